@@ -1,0 +1,66 @@
+# Every target sets up what it needs: a virtual environment in .venv, from requirements.lock.
+# ARGS reaches the command behind a target: make test ARGS="-k sliding -x"
+
+ARGS ?=
+MINUTES ?= 10
+
+PY := .venv/bin/python
+READY := .venv/.stamp
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint format types imports locked fmt bench soak lock clean
+
+help: ## this list
+	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
+
+run: $(READY) ## a generated factory through the engine: windows as they close, checked against the oracle
+	@$(PY) examples/factory.py $(ARGS)
+
+test: $(READY) ## the tests, with Hypothesis against the oracle
+	@$(PY) -m pytest $(ARGS)
+
+check: lint format types imports locked ## what CI checks: ruff, formatting, mypy, import contracts, lock file (-k: all in spite of failures)
+
+lint: $(READY)
+	@echo 'check: ruff'
+	@$(PY) -m ruff check --quiet .
+
+format: $(READY)
+	@echo 'check: formatting (remedy: make fmt)'
+	@$(PY) -m ruff format --quiet --diff .
+
+types: $(READY)
+	@echo 'check: mypy --strict'
+	@$(PY) -m mypy --no-error-summary
+
+imports: $(READY)
+	@echo 'check: import contracts (.importlinter)'
+	@.venv/bin/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
+
+locked: $(READY)
+	@echo 'check: requirements.lock is current'
+	@tools/lock --check
+
+fmt: $(READY) ## format the code and apply ruff's safe fixes
+	@$(PY) -m ruff check --fix-only --quiet .
+	@$(PY) -m ruff format .
+
+bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop (ARGS=--quick ends in a minute)
+	@$(PY) benchmarks/engine.py $(ARGS)
+
+soak: $(READY) ## property tests for as long as asked: make soak MINUTES=60
+	@$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+lock: ## requirements.lock anew from pyproject.toml, keeping pins (ARGS=--upgrade moves them)
+	@tools/lock $(ARGS)
+
+clean: ## remove the virtual environment, caches and build output
+	@rm -rf .venv dist build .hypothesis .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml tools/setup-venv
+	@tools/setup-venv

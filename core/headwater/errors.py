@@ -1,0 +1,93 @@
+"""One tree of errors: permanent ones need other input, retryable ones another moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what, and what to do about it."""
+
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}; {self.remedy}"
+
+
+class HeadwaterError(Exception):
+    """Everything that this package raises on purpose."""
+
+
+class PermanentError(HeadwaterError):
+    """The same call fails again until its input changes."""
+
+
+class RetryableError(HeadwaterError):
+    """The same data may be taken later, or from another position."""
+
+
+class Invalid(PermanentError):
+    """Input that was refused whole; it lists every problem, and nothing has changed."""
+
+    def __init__(self, what: str, problems: Iterable[Problem]) -> None:
+        self.what = what
+        self.problems = tuple(problems)
+        super().__init__(what, self.problems)
+
+    def __str__(self) -> str:
+        return "\n  - ".join([f"{self.what}:", *map(str, self.problems)])
+
+
+class InvalidQuery(Invalid):
+    """A query or a set of queries that cannot be computed."""
+
+
+class InvalidEvents(Invalid):
+    """Columns that are no events."""
+
+
+class InvalidSource(Invalid):
+    """A source that is unknown, admitted twice, or declared wrongly."""
+
+
+class FunctionFailed(PermanentError):
+    """A user-defined aggregate raised; its group cannot go on, everything else can be read."""
+
+
+class OutOfSequence(RetryableError):
+    """A batch that does not begin where its source stands: a gap or a repeat."""
+
+    def __init__(self, source: str, expected: int, found: int) -> None:
+        self.source, self.expected, self.found = source, expected, found
+        kind = "a gap" if found > expected else "a repeat"
+        super().__init__(
+            f"source {source!r}: {kind} in the numbering, record {expected} is next but the batch "
+            f"begins with {found}; send again from record {expected}"
+        )
+
+
+class DoesNotFit(RetryableError):
+    """A partial whose intervals do not begin where the receiver stands (protocol rule 6)."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self.sources = tuple(sources)
+        super().__init__(
+            "the partial does not begin at the receiver's position for "
+            + ", ".join(map(repr, self.sources))
+            + "; make it again from the positions of the receiver"
+        )
+
+
+class StaleVersion(RetryableError):
+    """A partial made with queries that no longer are the queries at its time (protocol, rule 18)."""
+
+    def __init__(self, found: int, current: int) -> None:
+        self.found, self.current = found, current
+        super().__init__(
+            f"the partial was made with version {found} of the queries, but version {current} holds for some "
+            "of its events; take the changes and make it again"
+        )

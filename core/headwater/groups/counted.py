@@ -1,0 +1,116 @@
+"""Groups whose windows are cut by rank: every n-th event of the total order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from headwater.groups.members import Active, operators_of
+from headwater.groups.space import Space
+from headwater.merging.closed import Closed
+from headwater.merging.counting import Ranks
+from headwater.operators import TS_MAX, Array, Operator, Rows, SourceOrder
+from headwater.queries import EVERYTHING, Where
+
+
+class CountedGroup:
+    """Count windows that begin at one time; they read events in the total order, at one place.
+
+    Members never change: a query that joins later counts from its own first event.
+    """
+
+    def __init__(self, order: SourceOrder, members: Sequence[Active], *, keyed: bool, by_site: bool) -> None:
+        self.space = Space(keyed=keyed, by_site=by_site)
+        if self.space.plain:
+            self.space.names.code(("", None))
+        self.members = list(members)
+        self.operators: list[Operator] = operators_of(members, order)
+        self._streams: dict[tuple[Where, int], Ranks] = {}
+        self._closed: list[Closed] = []
+        self.lifted = 0
+
+    def shorten(self, member: Active) -> None:
+        """A member that sees no event from its `end` on."""
+        self.members = [member if m.index == member.index else m for m in self.members]
+
+    def leave(self, index: int) -> None:
+        self.members = [m for m in self.members if m.index != index]
+
+    def read_ordered(self, rows: Rows, keys: list[str], sites: Array, site_names: list[str]) -> None:
+        """Rows of any sources in the total order; those before the members' begin are not theirs."""
+        if not self.members:
+            return
+        begin = self.members[0].begin
+        if rows.ts.item(0) < begin:
+            place = int(np.searchsorted(rows.ts, begin))
+            rows, sites = rows.take(slice(place, len(rows)), in_order=True), sites[place:]
+        # A member that ends within these rows closes what is complete by then, and no more.
+        for end in sorted({m.end for m in self.members if m.end < TS_MAX}):
+            place = int(np.searchsorted(rows.ts, end))
+            if place < len(rows):
+                self._read(rows.take(slice(0, place), in_order=True), keys, sites[:place], site_names)
+                rows, sites = rows.take(slice(place, len(rows)), in_order=True), sites[place:]
+                self.members = [m for m in self.members if m.end > end]
+        self._read(rows, keys, sites, site_names)
+
+    def _read(self, rows: Rows, keys: list[str], sites: Array, site_names: list[str]) -> None:
+        if not len(rows) or not self.members:
+            return
+        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names)
+        for where in {m.query.where: None for m in self.members}:
+            part, part_codes = rows, codes
+            if where != EVERYTHING:
+                allowed = None
+                if where.keys is not None:
+                    table = np.array([key in where.keys for key in keys] or [False])
+                    allowed = table[rows.codes] if rows.codes is not None else np.full(len(rows), False)
+                picked = np.flatnonzero(where.mask(rows.value, allowed))
+                if not len(picked):
+                    continue
+                part = rows.take(picked, in_order=True)
+                part_codes = None if codes is None else codes[picked]
+            self.lifted += len(part)
+            if part_codes is None:
+                self._count(where, 0, part)
+                continue
+            order = np.argsort(part_codes, kind="stable")
+            sorted_codes = part_codes[order]
+            bounds = np.flatnonzero(
+                np.concatenate(([True], sorted_codes[1:] != sorted_codes[:-1], [True]))
+            ).tolist()
+            for low, high in pairwise(bounds):
+                mine = part.take(order[low:high], in_order=True)
+                self._count(where, sorted_codes.item(low), mine)
+
+    def _count(self, where: Where, code: int, rows: Rows) -> None:
+        stream = self._streams.get((where, code))
+        if stream is None:
+            windows = [(m.index, m.periodic) for m in self.members if m.query.where == where and m.periodic]
+            stream = self._streams[where, code] = Ranks(self.operators, windows)
+        stream.add(rows)
+        closed = stream.due()
+        if closed is None:
+            return
+        if code:
+            closed.code[:] = code
+        present = [m.index for m in self.members]
+        known = np.isin(closed.query, present)
+        if not known.all():
+            closed = Closed(
+                closed.query[known],
+                closed.code[known],
+                closed.start[known],
+                closed.end[known],
+                [tuple(column[known] for column in columns) for columns in closed.states],
+            )
+        if len(closed.query):
+            self._closed.append(closed)
+
+    def take(self) -> list[Closed]:
+        closed, self._closed = self._closed, []
+        return closed
+
+    def __len__(self) -> int:
+        return sum(map(len, self._streams.values()))

@@ -1,0 +1,171 @@
+"""Groups whose windows are cut by marks: each source's own windows, merged as the query says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.groups.members import Active, operators_of
+from headwater.groups.sliced import translated
+from headwater.groups.space import Space
+from headwater.merging.closed import Closed
+from headwater.merging.marks import MarkCells, MarkWindows, Member
+from headwater.operators import Array, Ints, Operator, Rows, SourceOrder
+from headwater.prefix import KeyedMarks, Mark
+from headwater.slicing.marks import Ended, Piece, walk
+from headwater.windows import Punctuation
+
+
+@dataclass(slots=True)
+class MarkedPart:
+    """The group's share of a partial; codes are indexes into `names`, sources the partial's."""
+
+    names: list[tuple[str, str | None]]
+    cells: MarkCells
+
+
+class MarkedGroup:
+    """One punctuation query."""
+
+    def __init__(self, order: SourceOrder, member: Active) -> None:
+        query = member.query
+        assert isinstance(query.window, Punctuation)
+        self.member, self.window = member, query.window
+        by_site = query.scope == "local"
+        # Codes tell keys apart; who belongs to which site is known by the source.
+        self.space = Space(keyed=query.key_by is not None, by_site=False)
+        if self.space.plain:
+            self.space.names.code(("", None))
+        self.operators: list[Operator] = operators_of([member], order)
+        self._windows = MarkWindows(self.operators, query.window.merge, by_site=by_site)
+        self._closed: list[tuple[Closed, list[str]]] = []
+        self.lifted = 0
+
+    @property
+    def members(self) -> list[Active]:
+        return [self.member]
+
+    def read(
+        self, rows: Rows, marks: Sequence[Mark], states: KeyedMarks, keys: tuple[str, ...], source: int
+    ) -> KeyedMarks:
+        """Rows and marks of one source in the order of its numbers; gives its state behind them."""
+        pieces, ended, after = walk(
+            marks,
+            len(rows),
+            states,
+            self.window,
+            keyed=self.space.keyed,
+            begin=self.member.begin,
+            end=self.member.end,
+        )
+        self.end(source, ended)
+        if len(rows):
+            self._gather(rows, pieces, keys, source)
+        return after
+
+    def end(self, source: int, ended: Sequence[Ended]) -> None:
+        """Windows of a source that have ended."""
+        if ended:
+            none = np.empty(0, np.int64)
+            places = {(source, e.key, e.ordinal): (e.start, e.end) for e in ended}
+            self._windows.add(MarkCells(none, none, none, [op.empty(0) for op in self.operators], places))
+
+    def _gather(self, rows: Rows, pieces: Sequence[Piece], keys: tuple[str, ...], source: int) -> None:
+        where = self.member.query.where
+        codes = (
+            self.space.codes(rows.codes, keys, "", len(rows))
+            if self.space.keyed
+            else np.zeros(len(rows), np.intp)
+        )
+        ordinal = np.full(len(rows), -1, np.int64)
+        for piece in pieces:
+            default = piece.states[None]
+            table = np.full(max(len(self.space), 1), default.ordinal if default.opened is not None else -1)
+            for key, state in piece.states.items():
+                if key is not None:
+                    code = self.space.names.code(("", key))
+                    if code >= len(table):
+                        continue  # A key without events in these rows.
+                    table[code] = state.ordinal if state.opened is not None else -1
+            ordinal[piece.begin : piece.end] = table[codes[piece.begin : piece.end]]
+        inside = (ordinal >= 0) & (rows.ts >= self.member.begin) & (rows.ts < self.member.end)
+        allowed = None
+        if where.keys is not None:
+            known = np.array([key in where.keys for key in keys] or [False])
+            allowed = known[rows.codes] if rows.codes is not None else np.full(len(rows), "" in where.keys)
+        inside &= where.mask(rows.value, allowed)
+        chosen = np.flatnonzero(inside)
+        if not len(chosen):
+            return
+        self.lifted += len(chosen)
+        order = chosen[np.lexsort((rows.ts[chosen], ordinal[chosen], codes[chosen]))]
+        picked = rows.take(order, in_order=True)
+        code, number = codes[order], ordinal[order]
+        fresh = np.ones(len(order), bool)
+        fresh[1:] = (code[1:] != code[:-1]) | (number[1:] != number[:-1])
+        places = np.flatnonzero(fresh)
+        states = [operator.runs(picked, places) for operator in self.operators]
+        sources = np.full(len(places), source, np.int64)
+        self._windows.add(MarkCells(sources, np.asarray(code[places], np.int64), number[places], states))
+
+    def drain(self) -> MarkedPart | None:
+        if not len(self._windows) and not self._windows.open_bounds:
+            return None
+        return MarkedPart(list(self.space.names.listed), self._windows.drain())
+
+    def merge(self, part: MarkedPart, sources: Array) -> None:
+        cells = part.cells
+        table: Ints = self.space.translated(part.names)
+        self._windows.add(
+            MarkCells(
+                sources[cells.source].astype(np.int64) if len(cells.source) else cells.source,
+                table[cells.code] if len(cells.code) else cells.code,
+                cells.ordinal,
+                translated(self.operators, cells.states, sources),
+                {
+                    (int(sources[s]), key, ordinal): bounds
+                    for (s, key, ordinal), bounds in cells.ended.items()
+                },
+            )
+        )
+
+    def close(
+        self,
+        watermark: int,
+        roster: Sequence[Member],
+        marks: Mapping[int, KeyedMarks],
+        names: Callable[[int], str],
+        sites: Callable[[int], str],
+    ) -> None:
+        """Close what is final; a window of merge "local" bears its source's name for a site."""
+        label = names if self.window.merge == "local" else sites
+        merged, states = self._windows.due(watermark, roster, marks, label, self._key)
+        if not merged:
+            return
+        rows = np.array([row for window in merged for row in window.rows], np.int64)
+        sizes = np.array([len(window.rows) for window in merged])
+        starts = np.cumsum(sizes) - sizes
+        folded = [
+            operator.fold(tuple(column[rows] for column in columns), starts)
+            for operator, columns in zip(self.operators, states, strict=True)
+        ]
+        closed = Closed(
+            np.full(len(merged), self.member.index),
+            np.array([window.code for window in merged], np.int64),
+            np.array([window.start for window in merged], np.int64),
+            np.array([window.end for window in merged], np.int64),
+            folded,
+        )
+        self._closed.append((closed, [window.site for window in merged]))
+
+    def _key(self, code: int) -> str | None:
+        return self.space.names.listed[code][1]
+
+    def take(self) -> list[tuple[Closed, list[str]]]:
+        closed, self._closed = self._closed, []
+        return closed
+
+    def __len__(self) -> int:
+        return len(self._windows)

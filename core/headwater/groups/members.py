@@ -1,0 +1,69 @@
+"""Queries as members of a group, and which group a query joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headwater import aggregates
+from headwater.durations import microseconds
+from headwater.operators import TS_MAX, TS_MIN, Columns, Count, Operator, SourceOrder, SumCount
+from headwater.queries import Query
+from headwater.slicing.edges import Periodic
+from headwater.windows import Session, Sliding, Tumbling, is_count, length_and_slide
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """A query that sees the events with `begin <= ts < end`; `index` is its number for ever."""
+
+    index: int
+    query: Query
+    begin: int = TS_MIN
+    end: int = TS_MAX
+
+    @property
+    def periodic(self) -> Periodic | None:
+        """Its windows, if they are tumbling or sliding (in time, or in ranks)."""
+        window = self.query.window
+        if not isinstance(window, Tumbling | Sliding):
+            return None
+        length, slide = length_and_slide(window)
+        if window.count is not None:
+            return Periodic(length, slide, 0, begin=0)
+        return Periodic(length, slide, microseconds(window.offset), self.begin, self.end)
+
+    @property
+    def last_end(self) -> int:
+        """No window that it begins before its `end` ends later."""
+        window = self.query.window
+        if isinstance(window, Session):
+            return self.end + microseconds(window.gap)
+        if self.periodic is not None and not is_count(window):
+            return self.end + self.periodic.length
+        return self.end
+
+
+def operators_of(members: Iterable[Active], order: SourceOrder) -> list[Operator]:
+    """The operators that the members need, each once; the first of them counts."""
+    listed = list(members)
+    names = (name for member in listed for function in member.query.aggregates for name in function.operators)
+    custom = {f"custom {given.name}": given for member in listed for given in member.query.custom}
+    return aggregates.build(names, order, custom)
+
+
+def adapted(old: Sequence[Operator], states: Sequence[Columns], new: Sequence[Operator]) -> list[Columns]:
+    """States of some operators as states of others: a new operator has seen nothing yet."""
+    size = len(states[0][0])
+    known = {operator.name: columns for operator, columns in zip(old, states, strict=True)}
+    result = []
+    for operator in new:
+        if operator.name in known:
+            result.append(known[operator.name])
+        elif isinstance(operator, SumCount) and isinstance(old[0], Count):
+            (column,) = operator.empty(size)
+            column.imag = known["count"][0]
+            result.append((column,))
+        else:
+            result.append(operator.empty(size))
+    return result

@@ -1,0 +1,51 @@
+"""Windows by rank: the n-th event of the total order closes a window, whatever the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headwater.merging.closed import Closed
+from headwater.merging.closings import Closings
+from headwater.merging.timeline import Timeline
+from headwater.operators import Operator, Rows
+from headwater.slicing.edges import Edges, Periodic
+
+
+class Ranks:
+    """One stream of ranks: slices and windows as in time, with the rank for the time."""
+
+    def __init__(self, operators: Sequence[Operator], windows: Sequence[tuple[int, Periodic]]) -> None:
+        self._operators = operators
+        self._edges = Edges(window for _, window in windows)
+        self._closings = Closings(windows)
+        self._timeline = Timeline(operators)
+        self.reached = 0
+
+    def __len__(self) -> int:
+        return len(self._timeline)
+
+    def add(self, rows: Rows) -> None:
+        """The next rows of the total order."""
+        size = len(rows)
+        low, high = self._edges.span(self.reached)
+        if self.reached + size <= high:
+            self._timeline.add_one(low, [operator.whole(rows) for operator in self._operators])
+        else:
+            places, slices = self._edges.cut(np.arange(self.reached, self.reached + size))
+            self._timeline.add(slices, [operator.runs(rows, places) for operator in self._operators])
+        self.reached += size
+
+    def due(self) -> Closed | None:
+        """Windows whose last rank has been reached."""
+        if self.reached < self._closings.next:
+            return None
+        starts = self._timeline.starts
+        query, start, end = self._closings.due(self.reached, starts)
+        if not len(query):
+            return None
+        low, high = np.searchsorted(starts, start), np.searchsorted(starts, end)
+        states = self._timeline.fold(low, high, int(high.max()))
+        self._timeline.trim(self.reached - self._closings.longest)
+        return Closed(query, np.zeros(len(query), np.int64), start, end, states)

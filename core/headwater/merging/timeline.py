@@ -1,0 +1,268 @@
+"""Slices without key, in the order of time: one row a slice that holds an event.
+
+A window is a range of rows. Short ranges are reduced as they are. For long ones the rows are grouped
+into blocks with running folds from both ends of each block, so that a window costs two look-ups and
+one fold over whole blocks instead of all of its slices (van Herk; no subtraction, so no cancellation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headwater.merging.ranges import spread
+from headwater.operators import Array, Columns, Ints, Operator, State, Ufunc
+
+BLOCK = 256
+# Ranges of this many rows on average are reduced as they are.
+SHORT = 2 * BLOCK
+
+
+class Timeline:
+    """Rows `(start, states)`, sorted by start, each start once."""
+
+    def __init__(self, operators: Sequence[Operator]) -> None:
+        self._operators = operators
+        self._room = 64
+        self._start: Ints = np.empty(self._room, np.int64)
+        self._states: list[Columns] = [operator.empty(self._room) for operator in operators]
+        # Live rows are [head, size).
+        self._head = self._size = 0
+        self._folds = [_Folds(op) if isinstance(op, Ufunc) else None for op in operators]
+        self._blocks: list[Columns] = [operator.empty(0) for operator in operators]
+        self._blocked = 0
+
+    @property
+    def starts(self) -> Ints:
+        return self._start[self._head : self._size]
+
+    def __len__(self) -> int:
+        return self._size - self._head
+
+    def add_one(self, start: int, states: Sequence[State]) -> None:
+        """Merge one cell; the usual one belongs to the last slice, or begins the next."""
+        row = self._size - 1
+        if row >= self._head and (last := self._start.item(row)) >= start:
+            if last != start:
+                row = int(np.searchsorted(self.starts, start)) + self._head
+                if self._start.item(row) != start:
+                    self._add_before(
+                        np.array([start]),
+                        [op.column(s) for op, s in zip(self._operators, states, strict=True)],
+                    )
+                    return
+            for operator, columns, state in zip(self._operators, self._states, states, strict=True):
+                operator.merge_row(columns, row, state)
+            return
+        row += 1
+        if row == self._room:
+            self._grow(1)
+            row = self._size
+        self._start[row] = start
+        for columns, state in zip(self._states, states, strict=True):
+            for column, new in zip(columns, state, strict=True):
+                column[row] = new
+        self._size = row + 1
+
+    def add(self, starts: Ints, states: Sequence[Columns]) -> None:
+        """Merge cells of different slices, sorted by start."""
+        if self._size > self._head:
+            last = self._start.item(self._size - 1)
+            if starts.item(0) == last:
+                for operator, columns, state in zip(self._operators, self._states, states, strict=True):
+                    operator.merge_row(columns, self._size - 1, tuple(column[0] for column in state))
+                starts, states = starts[1:], [tuple(column[1:] for column in state) for state in states]
+            elif starts.item(0) < last:
+                self._add_before(starts, states)
+                return
+        if len(starts):
+            self._append(starts, states)
+
+    def _append(self, starts: Ints, states: Sequence[Columns]) -> None:
+        count = len(starts)
+        if self._size + count > self._room:
+            self._grow(count)
+        rows = slice(self._size, self._size + count)
+        self._start[rows] = starts
+        for columns, state in zip(self._states, states, strict=True):
+            for column, new in zip(columns, state, strict=True):
+                column[rows] = new
+        self._size += count
+
+    def _add_before(self, starts: Ints, states: Sequence[Columns]) -> None:
+        """Merge cells of which some lie before the last slice: out of order, or from another node."""
+        rows = np.searchsorted(self.starts, starts) + self._head
+        known = rows < self._size
+        known[known] = self._start[rows[known]] == starts[known]
+        if known.any():
+            for operator, columns, state in zip(self._operators, self._states, states, strict=True):
+                operator.merge_rows(columns, rows[known], tuple(column[known] for column in state))
+        if known.all():
+            return
+        fresh = ~known
+        new = [tuple(column[fresh] for column in state) for state in states]
+        first = int(rows[fresh][0])
+        tail_starts = np.concatenate((self._start[first : self._size], starts[fresh]))
+        order = np.argsort(tail_starts, kind="stable")
+        tail = [
+            tuple(
+                np.concatenate((column[first : self._size], added))[order]
+                for column, added in zip(c, s, strict=True)
+            )
+            for c, s in zip(self._states, new, strict=True)
+        ]
+        self._size = first
+        self._append(tail_starts[order], tail)
+
+    def _grow(self, count: int) -> None:
+        """Make room behind the rows: drop what is no longer needed, in whole blocks, or double."""
+        shift = self._head // BLOCK * BLOCK
+        live = self._size - shift
+        if live + count > self._room - self._room // 4:
+            self._room = max(2 * self._room, 2 * (live + count))
+        kept = slice(shift, self._size)
+        start = np.empty(self._room, np.int64)
+        start[:live] = self._start[kept]
+        self._start = start
+        for place, (operator, old) in enumerate(zip(self._operators, self._states, strict=True)):
+            new = operator.empty(self._room)
+            for column, before in zip(new, old, strict=True):
+                column[:live] = before[kept]
+            self._states[place] = new
+            self._blocks[place] = tuple(column[shift // BLOCK :] for column in self._blocks[place])
+        for folds in self._folds:
+            if folds is not None:
+                folds.shift(shift)
+        self._blocked = max(self._blocked - shift // BLOCK, 0)
+        self._head -= shift
+        self._size = live
+
+    def drain(self) -> tuple[Ints, list[Columns]]:
+        """Everything, and nothing stays."""
+        rows = slice(self._head, self._size)
+        states = [
+            operator.sealed(tuple(column[rows].copy() for column in columns))
+            for operator, columns in zip(self._operators, self._states, strict=True)
+        ]
+        drained = self._start[rows].copy(), states
+        self.__init__(self._operators)  # type: ignore[misc]  # back to the beginning, by the shortest way
+        return drained
+
+    def trim(self, before: int) -> None:
+        """Forget slices that start before a time: no window will ask for them again."""
+        if self._size > self._head and self._start.item(self._head) < before:
+            self._head += int(np.searchsorted(self.starts, before))
+
+    def fold(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
+        """One state a range `[low, high)` of rows; rows below `sealed` change no more."""
+        low, high, sealed = low + self._head, high + self._head, sealed + self._head
+        if int((high - low).sum()) <= SHORT * len(low):
+            return [
+                operator.ranges(tuple(column[: self._size] for column in columns), low, high)
+                for operator, columns in zip(self._operators, self._states, strict=True)
+            ]
+        found: list[Columns] = []
+        for place, operator in enumerate(self._operators):
+            folds = self._folds[place]
+            columns = self._states[place]
+            if folds is not None:
+                found.append((folds.fold(columns[0], low, high, sealed),))
+            else:
+                found.append(self._fold_blocks(place, operator, columns, low, high, sealed))
+        return found
+
+    def _fold_blocks(
+        self, place: int, operator: Operator, columns: Columns, low: Ints, high: Ints, sealed: int
+    ) -> Columns:
+        """Ranges from rows at both ends and whole blocks between, for operators without running folds."""
+        blocks = self._blocks[place]
+        done, upto = len(blocks[0]), sealed // BLOCK
+        if done < upto:
+            begin = np.arange(done, upto) * BLOCK
+            new = operator.fold(
+                tuple(column[done * BLOCK : upto * BLOCK] for column in columns), begin - done * BLOCK
+            )
+            blocks = tuple(np.concatenate((old, fresh)) for old, fresh in zip(blocks, new, strict=True))
+            self._blocks[place] = blocks
+        first, last = -(-low // BLOCK), np.minimum(high // BLOCK, upto)
+        whole = last > first
+        left = np.where(whole, first * BLOCK, high)
+        right = np.where(whole, last * BLOCK, high)
+        # One index space: the rows, and the blocks behind them.
+        begins = np.stack((low, self._size + first, right), axis=1)
+        ends = np.stack((left, np.where(whole, self._size + last, self._size + first), high), axis=1)
+        rows = spread(begins.ravel(), ends.ravel())
+        sizes = (ends - begins).sum(axis=1)
+        joined = tuple(
+            np.concatenate((column[: self._size], block))[rows]
+            for column, block in zip(columns, blocks, strict=True)
+        )
+        return operator.fold(joined, np.cumsum(sizes) - sizes)
+
+
+class _Folds:
+    """Running folds of one column from both ends of each block, and the fold of each whole block."""
+
+    def __init__(self, operator: Ufunc) -> None:
+        self._ufunc = operator.ufunc
+        self._identity = operator.identity[0]
+        self._ahead: Array = np.empty(0)  # ahead[i]: from the beginning of i's block up to and with i
+        self._back: Array = np.empty(0)  # back[i]: from i to the end of its block
+        self._whole: Array = np.empty(0)
+        self._done = 0
+
+    def shift(self, rows: int) -> None:
+        self._ahead, self._back = self._ahead[rows:], self._back[rows:]
+        self._whole = self._whole[rows // BLOCK :]
+        self._done = max(self._done - rows, 0)
+
+    def _extend(self, column: Array, sealed: int) -> None:
+        if len(self._ahead) < sealed:
+            room = max(2 * sealed, 4 * BLOCK) // BLOCK * BLOCK + BLOCK
+            for name, size in (("_ahead", room), ("_back", room), ("_whole", room // BLOCK)):
+                old = getattr(self, name)
+                new = np.empty(size, column.dtype)
+                new[: len(old)] = old
+                setattr(self, name, new)
+        row = self._done
+        while row < sealed:
+            block = row // BLOCK
+            stop = min((block + 1) * BLOCK, sealed)
+            piece = self._ahead[row:stop]
+            piece[:] = column[row:stop]
+            if row > block * BLOCK:
+                piece[0] = self._ufunc(self._ahead[row - 1], piece[0])
+            if stop - row > 1:
+                self._ufunc.accumulate(piece, out=piece)
+            if stop == (block + 1) * BLOCK:
+                here = slice(block * BLOCK, stop)
+                self._back[here] = self._ufunc.accumulate(column[here][::-1])[::-1]
+                self._whole[block] = self._ahead[stop - 1]
+            row = stop
+        self._done = max(self._done, sealed)
+
+    def fold(self, column: Array, low: Ints, high: Ints, sealed: int) -> Array:
+        self._extend(column, sealed)
+        first, last = low // BLOCK, (high - 1) // BLOCK
+        apart = last > first
+        if not apart.all():
+            result = np.empty(len(low), column.dtype)
+            near = ~apart
+            bounds = np.empty(2 * int(near.sum()), np.int64)
+            bounds[0::2], bounds[1::2] = low[near], high[near]
+            result[near] = self._ufunc.reduceat(np.append(column, self._identity), bounds)[::2]
+            if apart.any():
+                result[apart] = self.fold(column, low[apart], high[apart], sealed)
+            return result
+        ends = self._ufunc(self._back[low], self._ahead[high - 1])
+        between = last > first + 1
+        if between.all():
+            bounds = np.empty(2 * len(low), np.int64)
+            bounds[0::2], bounds[1::2] = first + 1, last
+            return np.asarray(self._ufunc(ends, self._ufunc.reduceat(self._whole, bounds)[::2]))
+        if between.any():
+            bounds = np.empty(2 * int(between.sum()), np.int64)
+            bounds[0::2], bounds[1::2] = first[between] + 1, last[between]
+            ends[between] = self._ufunc(ends[between], self._ufunc.reduceat(self._whole, bounds)[::2])
+        return np.asarray(ends)

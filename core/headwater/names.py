@@ -1,0 +1,33 @@
+"""Names by small codes: columns hold codes, and only the edges of the system see strings."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from headwater.operators import Array
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+class Names(Generic[Name]):
+    """A dictionary that only grows: the first name is code 0, the next code 1, and so on."""
+
+    def __init__(self) -> None:
+        self.listed: list[Name] = []
+        self._codes: dict[Name, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def code(self, name: Name) -> int:
+        found = self._codes.get(name)
+        if found is None:
+            found = self._codes[name] = len(self.listed)
+            self.listed.append(name)
+        return found
+
+    def codes(self, names: Sequence[Name]) -> Array:
+        return np.fromiter((self.code(name) for name in names), np.int64, len(names))

@@ -1,0 +1,365 @@
+"""A node in memory: it reads batches, merges partials, and gives away what it has gathered.
+
+`Node` is a child or an intermediate; `Root` also knows the watermark and closes windows. Either reads
+batches, so a root alone is a whole engine in one process. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from headwater.durations import Duration, microseconds
+from headwater.errors import DoesNotFit, InvalidSource, OutOfSequence, Problem, StaleVersion
+from headwater.events import Batch
+from headwater.groups.counted import CountedGroup
+from headwater.groups.marked import MarkedGroup, MarkedPart
+from headwater.groups.members import Active
+from headwater.groups.sliced import SlicedGroup, SlicedPart
+from headwater.ledger import Account
+from headwater.merging.ordered import OrderedEvents
+from headwater.names import Names
+from headwater.operators import TS_MAX, TS_MIN, Array, Rows, SourceOrder
+from headwater.partials import Partial, Span
+from headwater.prefix import KeyedMarks, Prefix, Refused, judge
+from headwater.queries import Query, Sharing, validate
+from headwater.windows import TS_LIMIT
+
+Group = SlicedGroup | CountedGroup | MarkedGroup
+
+
+@dataclass(slots=True)
+class Source:
+    """Where one source stands at this node."""
+
+    name: str
+    code: int
+    site: str
+    lateness: int
+    position: int = 0
+    largest: int = TS_MIN
+    marks: dict[str, KeyedMarks] = field(default_factory=dict)
+    account: Account = field(default_factory=Account)
+    # What has been read since the last flush.
+    since: Prefix = field(default_factory=Prefix)
+    late: int = 0
+    rejected: int = 0
+    sample: tuple[Refused, ...] = ()
+    idle: bool = False
+    retired: bool = False
+
+    @property
+    def prefix(self) -> Prefix:
+        return Prefix(self.position, self.largest, dict(self.marks))
+
+    @property
+    def low(self) -> int:
+        """No event of this source that counts can be earlier."""
+        return self.largest - self.lateness
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A query that is added or removed at a time: events at or behind `edge` see the new set."""
+
+    kind: Literal["add", "remove"]
+    query: Query
+    edge: int
+    at_once: bool = False
+
+
+class Node:
+    """Groups of queries over the prefixes of some sources."""
+
+    _root = False
+
+    def __init__(self, queries: Iterable[Query]) -> None:
+        self.order = SourceOrder()
+        self.queries: list[Query] = []
+        self.sources: dict[str, Source] = {}
+        self._by_code: list[Source] = []
+        self._actives: dict[str, Active] = {}
+        self._groups: dict[int, Group] = {}
+        self._sharing: dict[int, Sharing] = {}
+        self._next_group = 0
+        # The same groups by what they read; kept flat for the hot path.
+        self._sliced: list[SlicedGroup] = []
+        self._marked: list[MarkedGroup] = []
+        self._central: list[tuple[SlicedGroup | CountedGroup, Sharing]] = []
+        self._keys: Names[str] = Names()
+        self._sites: Names[str] = Names()
+        self._ordered = OrderedEvents(self.order)
+        self.changes: list[Change] = []
+        # The largest ts that counts here so far, late events and heartbeats aside.
+        self.largest = TS_MIN
+        self._limit = TS_MAX
+        self._join([(query, TS_MIN) for query in validate(queries)])
+
+    # Queries
+
+    @property
+    def version(self) -> int:
+        return len(self.changes)
+
+    def groups(self) -> Mapping[int, Group]:
+        return dict(self._groups)
+
+    def _join(self, added: Sequence[tuple[Query, int]]) -> None:
+        """Give each query a number and a group: the first that it fits into, else a new one."""
+        fresh: dict[int, list[Active]] = {}
+        for query, begin in added:
+            active = Active(len(self.queries), query, begin)
+            self.queries.append(query)
+            self._actives[query.id] = active
+            fresh.setdefault(self._place(active, fresh), []).append(active)
+        for group_id, members in fresh.items():
+            self._make(group_id, members)
+        self._arrange()
+
+    def _place(self, active: Active, fresh: dict[int, list[Active]]) -> int:
+        sharing = Sharing.of(active.query)
+        where = active.query.where
+        for group_id, other in self._sharing.items():
+            if other != sharing or sharing.kind == "marked":
+                continue
+            waiting = [member.query.where for member in fresh.get(group_id, ())]
+            group = self._groups.get(group_id)
+            if sharing.kind == "counted" and group is not None:
+                # Ranks count from the group's beginning; a later query has another one.
+                continue
+            held = group.fits(where) if isinstance(group, SlicedGroup) else True
+            if held and all(where == w or where.disjoint(w) for w in waiting):
+                return group_id
+        group_id = self._next_group
+        self._next_group += 1
+        self._sharing[group_id] = sharing
+        return group_id
+
+    def _make(self, group_id: int, members: list[Active]) -> None:
+        sharing = self._sharing[group_id]
+        keyed, by_site = sharing.keyed, sharing.scope == "local"
+        if sharing.kind == "marked":
+            (member,) = members
+            self._groups[group_id] = MarkedGroup(self.order, member)
+        elif sharing.kind == "counted":
+            self._groups[group_id] = CountedGroup(self.order, members, keyed=keyed, by_site=by_site)
+        else:
+            group = self._groups.get(group_id)
+            if not isinstance(group, SlicedGroup):
+                root = self._root or sharing.kind == "ordered"
+                group = SlicedGroup(self.order, keyed=keyed, by_site=by_site, root=root)
+                self._groups[group_id] = group
+            group.join([*group.members, *members])
+
+    def _arrange(self) -> None:
+        self._sliced, self._marked, self._central = [], [], []
+        for group_id, group in self._groups.items():
+            sharing = self._sharing[group_id]
+            if isinstance(group, MarkedGroup):
+                self._marked.append(group)
+            elif sharing.kind == "sliced" and isinstance(group, SlicedGroup):
+                self._sliced.append(group)
+            elif not isinstance(group, MarkedGroup):
+                self._central.append((group, sharing))
+        self._needs_keys = any(
+            sharing.keyed or sharing.deduplicate or any(m.query.where.keys is not None for m in group.members)
+            for group, sharing in self._central
+        )
+
+    def apply(self, change: Change) -> None:
+        """Take a change of the queries that the root has decided. Flush first: no partial mixes two sets."""
+        if not self._root and any(
+            source.position > source.since.position for source in self.sources.values()
+        ):
+            raise RuntimeError("flush the node before it takes a change: a partial has one version")
+        if change.kind == "add":
+            self._join([(change.query, change.edge)])
+        else:
+            self._remove(change)
+        self.changes.append(change)
+
+    def _remove(self, change: Change) -> None:
+        active = self._actives.pop(change.query.id)
+        ended = Active(active.index, active.query, active.begin, change.edge)
+        for group_id, group in list(self._groups.items()):
+            if not any(member.index == active.index for member in group.members):
+                continue
+            if isinstance(group, CountedGroup):
+                if change.at_once:
+                    group.leave(active.index)
+                else:
+                    group.shorten(ended)
+            elif isinstance(group, MarkedGroup):
+                if change.at_once:
+                    del self._groups[group_id]
+                else:
+                    group.member = ended
+            else:
+                kept = [m for m in group.members if m.index != active.index]
+                group.join(kept if change.at_once else [*kept, ended])
+        self._arrange()
+
+    # Sources
+
+    def admit(
+        self, name: str, *, lateness: Duration = TS_LIMIT, site: str = "", prefix: Prefix | None = None
+    ) -> None:
+        """Know a source, from a prefix that somebody above has applied."""
+        problems = []
+        if not isinstance(name, str) or not name:
+            problems.append(Problem("source", f"is {name!r}", "give the name of the source"))
+        if name in self.sources:
+            problems.append(Problem("source", f"{name!r} is there already", "admit each source once"))
+        try:
+            late = microseconds(lateness)
+            if not 0 <= late <= TS_LIMIT:
+                problems.append(Problem("lateness", f"is {lateness!r}", "give a duration from 0s on"))
+        except ValueError as error:
+            problems.append(Problem("lateness", str(error), "give a duration such as 2s"))
+        if problems:
+            raise InvalidSource("the source cannot be admitted", problems)
+        start = prefix or Prefix()
+        source = Source(
+            name, self.order.code(name), site, late, start.position, start.largest, dict(start.marks)
+        )
+        source.since = source.prefix
+        self.sources[name] = source
+        self._by_code.append(source)
+        self._sites.code(site)
+        self._admitted(source)
+
+    def _admitted(self, source: Source) -> None:
+        """The root counts it in."""
+
+    def _known(self, name: str) -> Source:
+        source = self.sources.get(name)
+        if source is None:
+            raise InvalidSource(
+                "the batch cannot be taken", [Problem("source", f"{name!r} is not known", "admit it first")]
+            )
+        return source
+
+    # Events
+
+    def push(self, batch: Batch) -> int:
+        """Read a batch; gives how many records were read. The rest is too far ahead: send it again later."""
+        source = self.sources.get(batch.source) or self._known(batch.source)
+        if batch.first != source.position + 1:
+            raise OutOfSequence(batch.source, source.position + 1, batch.first)
+        judged = judge(batch, source.code, source.largest, source.lateness, self._limit)
+        rows = judged.rows
+        if len(rows):
+            for sliced in self._sliced:
+                sliced.read(rows, judged.low, judged.high, batch.keys, source.site)
+            if judged.high > self.largest:
+                self.largest = judged.high
+            if self._central:
+                self._ordered.add(self._with_keys(rows, batch.keys))
+        for marked in self._marked:
+            query = marked.member.query.id
+            source.marks[query] = marked.read(
+                rows, judged.marks, source.marks.get(query, {}), batch.keys, source.code
+            )
+        source.position += judged.read
+        if judged.largest > source.largest:
+            source.largest = judged.largest
+        if judged.late or judged.rejected:
+            source.late += judged.late
+            source.rejected += judged.rejected
+            source.sample = source.sample + judged.sample
+        return judged.read
+
+    def _with_keys(self, rows: Rows, keys: tuple[str, ...]) -> Rows:
+        """Rows whose codes are this node's keys, where somebody needs them."""
+        codes: Array | None = None
+        if self._needs_keys:
+            table = self._keys.codes(keys or ("",))
+            codes = table[rows.codes] if rows.codes is not None else np.full(len(rows), self._keys.code(""))
+        return Rows(rows.ts, rows.value, rows.seq, rows.source, rows.in_order, rows.total, codes)
+
+    # Partials
+
+    def flush(self) -> Partial:
+        """Everything gathered since the last flush, as one partial."""
+        partial = Partial(version=self.version, largest=self.largest, sources=list(self.order.names))
+        for source in self.sources.values():
+            now = source.prefix
+            if now != source.since:
+                partial.vector[source.name] = Span(
+                    source.since, now, source.late, source.rejected, source.sample
+                )
+                source.account = self._settled(source)
+                source.since, source.late, source.rejected, source.sample = now, 0, 0, ()
+        for group_id, group in self._groups.items():
+            if isinstance(group, CountedGroup) or self._sharing[group_id].kind == "ordered":
+                continue
+            part = group.drain()
+            if part is not None:
+                partial.parts[group_id] = part
+        partial.events = self._ordered.drain()
+        partial.keys = list(self._keys.listed)
+        self.largest = TS_MIN
+        return partial
+
+    def _settled(self, source: Source) -> Account:
+        read = source.position - source.since.position
+        return source.account.plus(read, source.late, source.rejected, source.sample)
+
+    def merge(self, partial: Partial) -> None:
+        """Take another node's partial, whole or not at all."""
+        unfit = [
+            name
+            for name, span in partial.vector.items()
+            if name not in self.sources or self.sources[name].prefix != span.low
+        ]
+        if unfit:
+            raise DoesNotFit(unfit)
+        behind = [c for c in self.changes[partial.version :] if c.edge <= partial.largest]
+        if behind:
+            raise StaleVersion(partial.version, self.version)
+        codes = np.array([self.order.code(name) for name in partial.sources] or [0], np.int32)
+        for group_id, part in partial.parts.items():
+            group = self._groups.get(group_id)
+            if isinstance(group, SlicedGroup) and isinstance(part, SlicedPart):
+                group.merge(part, codes)
+            if isinstance(group, MarkedGroup) and isinstance(part, MarkedPart):
+                group.merge(part, codes)
+        if self._central and partial.events:
+            table = self._keys.codes(partial.keys or [""])
+            for rows in partial.events:
+                source = int(codes[rows.source]) if isinstance(rows.source, int) else codes[rows.source]
+                keys = None if rows.codes is None else table[rows.codes]
+                self._ordered.add(Rows(rows.ts, rows.value, rows.seq, source, rows.in_order, None, keys))
+        self.largest = max(self.largest, partial.largest)
+        for name, span in partial.vector.items():
+            mine = self.sources[name]
+            mine.position, mine.largest, mine.marks = (
+                span.high.position,
+                span.high.largest,
+                dict(span.high.marks),
+            )
+            mine.late += span.late
+            mine.rejected += span.rejected
+            mine.sample = mine.sample + span.sample
+
+    def account(self, name: str) -> Account:
+        """What became of a source's records so far."""
+        return self._settled(self._known(name))
+
+    @property
+    def executions(self) -> dict[str, int]:
+        """How often each operator was executed on an event, over all groups."""
+        done: dict[str, int] = {}
+        for group in self._groups.values():
+            for operator in group.operators:
+                for name in operator.executed:
+                    done[name] = done.get(name, 0) + group.lifted
+        return done
+
+    @property
+    def held(self) -> int:
+        """How many cells and waiting events are in memory."""
+        return sum(map(len, self._groups.values())) + len(self._ordered)

@@ -1,0 +1,573 @@
+"""What is computed and sent: operators over columns.
+
+A function such as `avg` is never computed as such; it is lowered from operators (`sum`, `count`), and
+an operator that several functions need is executed once (Desis, table 1). The state of an operator is
+a tuple of columns, one row a cell; combining two states is associative, in the order of the rows, so
+a state may be built in any number of pieces and in any tree of merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Columns = tuple[Array, ...]
+# One row of a state's columns.
+State = tuple[Any, ...]
+
+TS_MIN = -(1 << 63)
+TS_MAX = (1 << 63) - 1
+
+
+class SourceOrder:
+    """Sources by a small code, and the rank of each code in the order of names."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._codes: dict[str, int] = {}
+        self.ranks: Ints = np.empty(0, np.int64)
+
+    def code(self, name: str) -> int:
+        found = self._codes.get(name)
+        if found is None:
+            found = self._codes[name] = len(self.names)
+            self.names.append(name)
+            self.ranks = np.empty(len(self.names), np.int64)
+            # The order of names is that of their UTF-8 bytes, never of codes (semantics, "Events").
+            by_name = sorted(range(len(self.names)), key=lambda code: self.names[code].encode())
+            self.ranks[by_name] = np.arange(len(self.names))
+        return found
+
+
+@dataclass(slots=True)
+class Rows:
+    """Events that count, as the operators read them.
+
+    `in_order` says that the rows follow the total order within every cell that they are cut into.
+    `total` is the sum of all values where somebody has computed it already.
+    """
+
+    ts: Ints
+    value: Floats
+    seq: Ints | int
+    source: Array | int
+    in_order: bool
+    total: float | None = None
+    codes: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def take(self, rows: Array | slice, *, in_order: bool) -> Rows:
+        """Some of the rows. A number stands for consecutive numbers from there, a source for all rows."""
+        if isinstance(self.seq, int):
+            if isinstance(rows, slice):
+                seq: Ints | int = self.seq + (rows.start or 0)
+            else:
+                seq = rows + self.seq
+        else:
+            seq = self.seq[rows]
+        return Rows(
+            self.ts[rows],
+            self.value[rows],
+            seq,
+            self.source if isinstance(self.source, int) else self.source[rows],
+            in_order,
+            None,
+            None if self.codes is None else self.codes[rows],
+        )
+
+    def numbers(self) -> Ints:
+        """The sequence number of every row."""
+        if isinstance(self.seq, int):
+            return np.arange(self.seq, self.seq + len(self.ts), dtype=np.int64)
+        return self.seq
+
+    def sources(self) -> Array:
+        """The source code of every row."""
+        if isinstance(self.source, int):
+            return np.full(len(self.ts), self.source, np.int32)
+        return self.source
+
+
+class Operator:
+    """Lift and combine, on columns. A subclass may do better than the general `runs` and `fold`."""
+
+    name: str
+    dtypes: tuple[Any, ...]
+    identity: tuple[Any, ...]
+    commutative = True
+
+    @property
+    def executed(self) -> tuple[str, ...]:
+        """The operators of the papers that this one executes."""
+        return (self.name,)
+
+    def states(self, columns: Columns) -> dict[str, Columns]:
+        """The states by the names that functions are lowered from."""
+        return {self.name: columns}
+
+    def lift(self, rows: Rows) -> Columns:
+        """One state a row."""
+        raise NotImplementedError
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        """Row by row; `left` comes before `right` where the order matters."""
+        raise NotImplementedError
+
+    def whole(self, rows: Rows) -> State:
+        """One state for all rows."""
+        return tuple(column[0] for column in self.runs(rows, np.zeros(1, np.int64)))
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        """One state for each run of rows that begins at `starts`."""
+        return self.fold(self.lift(rows), starts)
+
+    def fold(self, columns: Columns, starts: Ints) -> Columns:
+        """One state for each run of states that begins at `starts`, by halving the runs."""
+        size = len(columns[0])
+        run = np.repeat(np.arange(len(starts)), np.diff(starts, append=size))
+        while size > len(starts):
+            position = np.arange(size) - starts[run]
+            left = np.flatnonzero(position % 2 == 0)
+            paired = np.zeros(len(left), bool)
+            inside = left + 1 < size
+            paired[inside] = run[left[inside] + 1] == run[left[inside]]
+            kept = [column[left] for column in columns]
+            merged = self.combine(
+                tuple(column[left[paired]] for column in columns),
+                tuple(column[left[paired] + 1] for column in columns),
+            )
+            for column, new in zip(kept, merged, strict=True):
+                column[paired] = new
+            columns, run, size = tuple(kept), run[left], len(left)
+            starts = np.searchsorted(run, np.arange(len(starts)))
+        return columns
+
+    def ranges(self, columns: Columns, low: Ints, high: Ints) -> Columns:
+        """One state for each range `[low, high)` of states; ranges may overlap, none is empty."""
+        sizes = high - low
+        starts = np.cumsum(sizes) - sizes
+        rows = np.arange(int(sizes.sum())) + np.repeat(low - starts, sizes)
+        return self.fold(tuple(column[rows] for column in columns), starts)
+
+    def merge_row(self, columns: Columns, row: int, state: State) -> None:
+        """Combine a state into a row, in place."""
+        merged = self.combine(tuple(column[row : row + 1] for column in columns), self.column(state))
+        for column, new in zip(columns, merged, strict=True):
+            column[row] = new[0]
+
+    def column(self, state: State) -> Columns:
+        """A state as columns of length one."""
+        columns = self.empty(1)
+        for column, new in zip(columns, state, strict=True):
+            column[0] = new
+        return columns
+
+    def merge_rows(self, columns: Columns, rows: Array, states: Columns) -> None:
+        """Combine states into rows, in place; no row is named twice."""
+        merged = self.combine(tuple(column[rows] for column in columns), states)
+        for column, new in zip(columns, merged, strict=True):
+            column[rows] = new
+
+    def translated(self, columns: Columns, sources: Array) -> Columns:
+        """States with the source codes of another node, as states with ours."""
+        return columns
+
+    def sealed(self, columns: Columns) -> Columns:
+        """The states as they leave the node: nothing in them changes any more."""
+        return columns
+
+    def empty(self, size: int) -> Columns:
+        """`size` states of nothing."""
+        columns = []
+        for dtype, identity in zip(self.dtypes, self.identity, strict=True):
+            column = np.empty(size, dtype)
+            column[...] = identity
+            columns.append(column)
+        return tuple(columns)
+
+
+class Ufunc(Operator):
+    """A numpy ufunc that reduces as it is: sum, count, min, max."""
+
+    ufunc: ClassVar[np.ufunc]
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        return (self.ufunc(left[0], right[0]),)
+
+    def fold(self, columns: Columns, starts: Ints) -> Columns:
+        return (self.ufunc.reduceat(columns[0], starts),)
+
+    def ranges(self, columns: Columns, low: Ints, high: Ints) -> Columns:
+        # One reduceat over interleaved bounds: nothing is gathered, and no prefix is subtracted, so
+        # nothing cancels. A bound at the very end of the column needs no second index.
+        bounds = np.empty(2 * len(low), np.int64)
+        bounds[0::2] = low
+        bounds[1::2] = high
+        column = columns[0]
+        if bounds[-1] == len(column) and (high[:-1] < len(column)).all():
+            return (self.ufunc.reduceat(column, bounds[:-1])[::2],)
+        if high.max() >= len(column):
+            column = np.append(column, self.identity[0])
+        return (self.ufunc.reduceat(column, bounds)[::2],)
+
+    def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
+        """One state for each code below `size`."""
+        raise NotImplementedError
+
+    def merge_row(self, columns: Columns, row: int, state: State) -> None:
+        columns[0][row] = self.ufunc(columns[0][row], state[0])
+
+    def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
+        """Lift rows into the states at their codes, in place: no output but the state itself."""
+        raise NotImplementedError
+
+
+class Count(Ufunc):
+    name = "count"
+    dtypes = (np.int64,)
+    identity = (0,)
+    ufunc = np.add
+
+    def lift(self, rows: Rows) -> Columns:
+        return (np.ones(len(rows), np.int64),)
+
+    def whole(self, rows: Rows) -> State:
+        return (len(rows),)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        return (np.diff(starts, append=len(rows)),)
+
+    def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
+        return (np.bincount(codes, minlength=size),)
+
+    def merge_row(self, columns: Columns, row: int, state: State) -> None:
+        columns[0][row] += state[0]
+
+    def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
+        np.add.at(columns[0], codes, 1)
+
+    def counts(self, columns: Columns) -> Ints:
+        """How many events each state holds."""
+        return columns[0]
+
+
+class SumCount(Ufunc):
+    """Sum and count in one complex column: one call and one cache line for both."""
+
+    name = "sum+count"
+    dtypes = (np.complex128,)
+    identity = (0j,)
+    ufunc = np.add
+
+    @property
+    def executed(self) -> tuple[str, ...]:
+        return "sum", "count"
+
+    def lift(self, rows: Rows) -> Columns:
+        column = np.empty(len(rows), np.complex128)
+        column.real, column.imag = rows.value, 1.0
+        return (column,)
+
+    def whole(self, rows: Rows) -> State:
+        total = np.add.reduce(rows.value) if rows.total is None else rows.total
+        return (complex(total, len(rows)),)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        column = np.empty(len(starts), np.complex128)
+        column.real = np.add.reduceat(rows.value, starts)
+        column.imag = np.diff(starts, append=len(rows))
+        return (column,)
+
+    def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
+        column = np.empty(size, np.complex128)
+        column.real = np.bincount(codes, rows.value, minlength=size)
+        column.imag = np.bincount(codes, minlength=size)
+        return (column,)
+
+    def merge_row(self, columns: Columns, row: int, state: State) -> None:
+        columns[0][row] += state[0]
+
+    def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
+        np.add.at(columns[0], codes, self.lift(rows)[0])
+
+    def counts(self, columns: Columns) -> Ints:
+        return columns[0].imag.astype(np.int64)
+
+    def states(self, columns: Columns) -> dict[str, Columns]:
+        return {"sum": (columns[0].real,), "count": (self.counts(columns),)}
+
+
+class _Extreme(Ufunc):
+    dtypes = (np.float64,)
+
+    def lift(self, rows: Rows) -> Columns:
+        # -0.0 equals 0.0, and which of the two a reduction keeps depends on its order.
+        return (rows.value + 0.0,)
+
+    def whole(self, rows: Rows) -> State:
+        return (self.ufunc.reduce(rows.value) + 0.0,)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        return (self.ufunc.reduceat(rows.value, starts) + 0.0,)
+
+    def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
+        (column,) = self.empty(size)
+        self.ufunc.at(column, codes, rows.value)
+        column += 0.0
+        return (column,)
+
+    def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
+        self.ufunc.at(columns[0], codes, rows.value + 0.0)
+
+
+class Min(_Extreme):
+    name = "min"
+    identity = (np.inf,)
+    ufunc = np.minimum
+
+
+class Max(_Extreme):
+    name = "max"
+    identity = (-np.inf,)
+    ufunc = np.maximum
+
+
+class Moments(Operator):
+    """Count, mean and sum of squared deviations, merged without cancellation (Chan et al.)."""
+
+    name = "moments"
+    dtypes = (np.float64, np.float64, np.float64)
+    identity = (0.0, 0.0, 0.0)
+
+    def lift(self, rows: Rows) -> Columns:
+        size = len(rows)
+        return np.ones(size), rows.value.copy(), np.zeros(size)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        count = np.diff(starts, append=len(rows)).astype(np.float64)
+        mean = np.add.reduceat(rows.value, starts) / count
+        deviation = rows.value - np.repeat(mean, count.astype(np.int64))
+        # The second sum is zero but for rounding; taking it off again is what makes this stable.
+        rest = np.add.reduceat(deviation, starts)
+        square = np.add.reduceat(deviation * deviation, starts) - rest * rest / count
+        return count, mean + rest / count, np.maximum(square, 0.0)
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        count = left[0] + right[0]
+        share = np.divide(right[0], count, out=np.zeros_like(count), where=count > 0)
+        delta = right[1] - left[1]
+        return count, left[1] + delta * share, left[2] + right[2] + delta * delta * left[0] * share
+
+
+class Product(Operator):
+    """A product as mantissa and exponent, so that it neither overflows nor vanishes on the way."""
+
+    name = "multiplication"
+    dtypes = (np.float64, np.int64)
+    identity = (0.5, 1)
+
+    def lift(self, rows: Rows) -> Columns:
+        mantissa, exponent = np.frexp(rows.value)
+        return mantissa, exponent.astype(np.int64)
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        mantissa, carry = np.frexp(left[0] * right[0])
+        return mantissa, left[1] + right[1] + carry
+
+
+class _Ordered(Operator):
+    """The value at one end of the total order `(ts, source, seq)`."""
+
+    dtypes = (np.int64, np.int32, np.int64, np.float64)
+
+    def __init__(self, order: SourceOrder) -> None:
+        self._order = order
+
+    def lift(self, rows: Rows) -> Columns:
+        return rows.ts, rows.sources(), rows.numbers(), rows.value
+
+    def _before(self, left: Columns, right: Columns) -> Array:
+        """Where right stands before left."""
+        same = right[0] == left[0]
+        rank_left, rank_right = self._order.ranks[left[1]], self._order.ranks[right[1]]
+        closer = (rank_right < rank_left) | ((rank_right == rank_left) & (right[2] < left[2]))
+        before: Array = (right[0] < left[0]) | (same & closer)
+        return before
+
+    def translated(self, columns: Columns, sources: Array) -> Columns:
+        return columns[0], sources[columns[1]], columns[2], columns[3]
+
+    def _ends(self, rows: Rows, starts: Ints) -> Ints:
+        raise NotImplementedError
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        if not rows.in_order:
+            return self.fold(self.lift(rows), starts)
+        chosen = rows.take(self._ends(rows, starts), in_order=True)
+        return self.lift(chosen)
+
+
+class First(_Ordered):
+    name = "first"
+    identity = (TS_MAX, 0, TS_MAX, np.nan)
+
+    def _ends(self, rows: Rows, starts: Ints) -> Ints:
+        return starts
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        before = self._before(left, right)
+        return tuple(np.where(before, new, old) for old, new in zip(left, right, strict=True))
+
+
+class Last(_Ordered):
+    name = "last"
+    identity = (TS_MIN, 0, TS_MIN, np.nan)
+
+    def _ends(self, rows: Rows, starts: Ints) -> Ints:
+        return np.append(starts[1:], len(rows)) - 1
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        before = self._before(left, right)
+        return tuple(np.where(before, old, new) for old, new in zip(left, right, strict=True))
+
+
+class Values(Operator):
+    """All values (non-decomposable sort): a list of arrays a cell, never copied before it is read."""
+
+    name = "values"
+    dtypes = (object,)
+    identity = (None,)
+
+    @staticmethod
+    def _join(left: Sequence[Floats] | None, right: Sequence[Floats] | None) -> list[Floats]:
+        return [*(left or ()), *(right or ())]
+
+    _joined = np.frompyfunc(_join, 2, 1)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        column = np.empty(len(starts), object)
+        bounds = [*starts.tolist(), len(rows)]
+        for cell in range(len(starts)):
+            column[cell] = (rows.value[bounds[cell] : bounds[cell + 1]],)
+        return (column,)
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        return (self._joined(left[0], right[0]),)
+
+    def fold(self, columns: Columns, starts: Ints) -> Columns:
+        column = np.empty(len(starts), object)
+        bounds = [*starts.tolist(), len(columns[0])]
+        for cell in range(len(starts)):
+            pieces: list[Floats] = []
+            for state in columns[0][bounds[cell] : bounds[cell + 1]]:
+                pieces += state
+            column[cell] = pieces
+        folded: Columns = (column,)
+        return folded
+
+    def whole(self, rows: Rows) -> State:
+        return ((rows.value,),)
+
+    def merge_row(self, columns: Columns, row: int, state: State) -> None:
+        # A list belongs to its row alone and may grow; a tuple may be shared with another store.
+        held = columns[0][row]
+        if not isinstance(held, list):
+            held = columns[0][row] = list(held or ())
+        held.extend(state[0])
+
+    def sealed(self, columns: Columns) -> Columns:
+        # Sorted once, here: whoever merges it further merges sorted runs.
+        column = np.empty(len(columns[0]), object)
+        for row, pieces in enumerate(columns[0]):
+            column[row] = (np.sort(np.concatenate(pieces)),)
+        return (column,)
+
+
+class Ends(Operator):
+    """The k largest (or smallest) values, in that order; a missing one is infinite."""
+
+    def __init__(self, size: int, *, largest: bool) -> None:
+        self.name = f"{'top' if largest else 'bottom'}({size})"
+        self._size, self._sign = size, -1.0 if largest else 1.0
+        self.dtypes = (np.dtype((np.float64, (size,))),)
+        self.identity = (np.inf,)
+
+    def lift(self, rows: Rows) -> Columns:
+        (column,) = self.empty(len(rows))
+        column[:, 0] = self._sign * rows.value + 0.0
+        return (column,)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        sizes = np.diff(starts, append=len(rows))
+        run = np.repeat(np.arange(len(starts)), sizes)
+        signed = self._sign * rows.value + 0.0
+        order = np.lexsort((signed, run))
+        place = np.arange(len(rows)) - np.repeat(starts, sizes)
+        kept = place < self._size
+        (column,) = self.empty(len(starts))
+        column[run[kept], place[kept]] = signed[order][kept]
+        return (column,)
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        both = np.concatenate((left[0], right[0]), axis=1)
+        both.sort(axis=1)
+        return (both[:, : self._size],)
+
+    def values(self, column: Array) -> list[tuple[float, ...]]:
+        """The states as tuples of what is there."""
+        return [tuple((self._sign * row[np.isfinite(row)] + 0.0).tolist()) for row in column]
+
+
+class Custom(Operator):
+    """A user's lift and combine, on Python objects."""
+
+    dtypes = (object,)
+    identity = (None,)
+
+    def __init__(
+        self,
+        name: str,
+        lift: Callable[[float], Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        commutative: bool,
+    ) -> None:
+        self.name = f"custom {name}"
+        self.commutative = commutative
+        self._lift, self._combine = lift, combine
+
+        def joined(left: Any, right: Any) -> Any:
+            # None is the state of nothing: a user's combine never sees it.
+            if left is None or right is None:
+                return right if left is None else left
+            return combine(left, right)
+
+        self._joined = np.frompyfunc(joined, 2, 1)
+
+    def runs(self, rows: Rows, starts: Ints) -> Columns:
+        column = np.empty(len(starts), object)
+        lifted = list(map(self._lift, rows.value.tolist()))
+        bounds = [*starts.tolist(), len(rows)]
+        for cell in range(len(starts)):
+            column[cell] = reduce(self._combine, lifted[bounds[cell] : bounds[cell + 1]])
+        return (column,)
+
+    def combine(self, left: Columns, right: Columns) -> Columns:
+        return (self._joined(left[0], right[0]),)
+
+
+def counts(operators: Sequence[Operator], states: Sequence[Columns]) -> Ints:
+    """How many events each state holds; the first operator always counts."""
+    counter = operators[0]
+    assert isinstance(counter, Count | SumCount)
+    return counter.counts(states[0])

@@ -1,0 +1,37 @@
+"""A partial: the aggregate of exactly the records between two prefixes of each source in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headwater.groups.marked import MarkedPart
+from headwater.groups.sliced import SlicedPart
+from headwater.operators import TS_MIN, Rows
+from headwater.prefix import Prefix, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a partial holds of one source: the records behind `low` up to and with `high`."""
+
+    low: Prefix
+    high: Prefix
+    late: int = 0
+    rejected: int = 0
+    sample: tuple[Refused, ...] = ()
+
+
+@dataclass(slots=True)
+class Partial:
+    """What a node sends to its parent (protocol, rule 5). Codes are indexes into `sources` and `keys`."""
+
+    vector: dict[str, Span] = field(default_factory=dict)
+    version: int = 0
+    largest: int = TS_MIN
+    sources: list[str] = field(default_factory=list)
+    parts: dict[int, SlicedPart | MarkedPart] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    events: list[Rows] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.vector)

@@ -1,0 +1,173 @@
+"""What a source's own prefix decides: what is late, what is rejected, and where its marks act.
+
+Everything here is a function of the source's records in their order and of what the root has decided
+about the source, never of a node's view: every node that sees the same prefix judges the same
+(protocol, rules 11 and 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+import numpy as np
+
+from headwater.events import NO_MARK, Batch
+from headwater.operators import TS_MAX, TS_MIN, Array, Rows
+from headwater.windows import TS_LIMIT
+
+SAMPLE_LIMIT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MarkState:
+    """Where a source stands with a mark query: the next ordinal, and since when a window is open.
+
+    `since` is the ordinal from which on a key has a state of its own.
+    """
+
+    ordinal: int = 0
+    opened: int | None = None
+    since: int = 0
+
+
+# By key; None is the state of each key that has had no mark of its own.
+KeyedMarks = Mapping[str | None, MarkState]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The prefix `(0, position]` of a source and what it amounts to (the protocol's A and P)."""
+
+    position: int = 0
+    largest: int = TS_MIN
+    marks: Mapping[str, KeyedMarks] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark that acts: before the row, at the time; `key` is None if it acts on all keys."""
+
+    row: int
+    ts: int
+    name: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that was read and does not count, and why."""
+
+    seq: int
+    ts: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Judged:
+    """What a batch comes to: the rows that count, and what happened to the others."""
+
+    rows: Rows
+    low: int
+    high: int
+    read: int
+    largest: int
+    late: int = 0
+    rejected: int = 0
+    sample: tuple[Refused, ...] = ()
+    marks: tuple[Mark, ...] = ()
+
+
+def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
+    """Judge a batch behind a prefix whose largest ts is `largest`; read nothing beyond `limit`."""
+    ts, value = batch.ts, batch.value
+    size = len(ts)
+    if size:
+        # A finite sum proves that every value is finite, and the sum is needed anyway.
+        with np.errstate(invalid="ignore", over="ignore"):
+            total = np.add.reduce(value)
+        disorder = np.count_nonzero(ts[1:] < ts[:-1])
+        if disorder:
+            low, high = int(ts.min()), int(ts.max())
+            on_time = low >= (high if high > largest else largest) - lateness
+        else:
+            low, high = ts.item(0), ts.item(size - 1)
+            on_time = low >= largest - lateness
+        if (
+            on_time
+            and high <= limit
+            and low >= -TS_LIMIT
+            and high <= TS_LIMIT
+            and batch.mark is None
+            and batch.bare is None
+            and isfinite(total)
+        ):
+            rows = Rows(ts, value, batch.first, source, not disorder, total, batch.key)
+            return Judged(rows, low, high, size, high if high > largest else largest)
+    return _judge_each(batch, source, largest, lateness, limit)
+
+
+def _judge_each(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
+    ts, value = batch.ts, batch.value
+    bare = batch.bare if batch.bare is not None else np.zeros(len(ts), bool)
+    strange = ~np.isfinite(value) & ~bare
+    outside = (ts > TS_LIMIT) | (ts < -TS_LIMIT)
+    rejected = strange | outside
+    # Not yet read: a time too far ahead must neither count nor move the watermark (rule 15).
+    ahead = np.flatnonzero((ts > limit) & ~rejected)
+    read = int(ahead[0]) if len(ahead) else len(ts)
+    ts, value, bare, rejected = ts[:read], value[:read], bare[:read], rejected[:read]
+    reached = np.maximum.accumulate(np.where(rejected, TS_MIN, ts))
+    before = np.empty(read, np.int64)
+    if read:
+        before[0] = largest
+        np.maximum(reached[:-1], largest, out=before[1:])
+    # `before - lateness` may pass the lowest int64; comparing from the other side cannot.
+    late = (
+        ~rejected & (before > TS_MIN) & (ts < np.where(before > TS_MIN, before, 0) - min(lateness, TS_LIMIT))
+    )
+    kept = ~(rejected | late)
+    counted = np.flatnonzero(kept & ~bare)
+    after = max(largest, int(reached[-1])) if read else largest
+    rows = Rows(
+        ts[counted],
+        value[counted],
+        counted + batch.first,
+        source,
+        bool((np.diff(ts[counted]) >= 0).all()),
+        None,
+        None if batch.key is None else batch.key[counted],
+    )
+    sample = []
+    for place in np.flatnonzero(~kept)[:SAMPLE_LIMIT].tolist():
+        reason = "late" if late[place] else "ts out of range" if outside[place] else "value not finite"
+        sample.append(Refused(batch.first + place, int(ts[place]), reason))
+    return Judged(
+        rows,
+        int(rows.ts.min()) if len(rows) else TS_MAX,
+        int(rows.ts.max()) if len(rows) else TS_MIN,
+        read,
+        after,
+        int(late.sum()),
+        int(rejected.sum()),
+        tuple(sample),
+        _marks(batch, read, kept, counted),
+    )
+
+
+def _marks(batch: Batch, read: int, kept: Array, counted: Array) -> tuple[Mark, ...]:
+    if batch.mark is None:
+        return ()
+    places = np.flatnonzero(kept & (batch.mark[:read] != NO_MARK)).tolist()
+    rows = np.searchsorted(counted, places).tolist()
+    return tuple(
+        Mark(
+            row,
+            batch.ts.item(place),
+            batch.marks[batch.mark.item(place)],
+            # No key and the empty key are one: a mark without key acts on all.
+            (batch.keys[batch.key.item(place)] or None) if batch.key is not None else None,
+        )
+        for row, place in zip(rows, places, strict=True)
+    )

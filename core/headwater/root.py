@@ -1,0 +1,359 @@
+"""The root in memory: the roster, the watermark, and the windows that it makes final."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headwater.durations import Duration, microseconds
+from headwater.errors import InvalidQuery, InvalidSource, Problem
+from headwater.events import Batch
+from headwater.groups.counted import CountedGroup
+from headwater.groups.marked import MarkedGroup
+from headwater.groups.members import Active
+from headwater.groups.sliced import SlicedGroup
+from headwater.merging.closed import Closed, joined
+from headwater.merging.closings import FOREVER
+from headwater.merging.marks import Member
+from headwater.node import Change, Group, Node, Source
+from headwater.operators import TS_MAX, TS_MIN, Array, Rows
+from headwater.partials import Partial
+from headwater.prefix import KeyedMarks, MarkState
+from headwater.queries import Query, validate
+from headwater.results import Block, Results, lowered
+from headwater.slicing.marks import close_all
+from headwater.windows import is_count
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the root has decided about a source once its prefix had reached `after` (protocol, rule 14).
+
+    `floor` raises its largest ts, `closes` ends its open mark windows and takes it out of their order,
+    `ordinals` (by query) raise its next ordinals.
+    """
+
+    source: str
+    after: int
+    floor: int | None = None
+    closes: bool = False
+    ordinals: Mapping[str, int] = field(default_factory=dict)
+
+
+class Root(Node):
+    """A node that closes windows: push batches or merge partials, then take results."""
+
+    _root = True
+
+    def __init__(
+        self, queries: Iterable[Query], *, expected: int = 1, horizon: Duration | None = None
+    ) -> None:
+        """`expected` sources must be admitted before anything is final; nothing is read that lies more
+        than `horizon` ahead of the watermark."""
+        self.watermark: int | None = None
+        self.decisions: list[Decision] = []
+        self._expected = expected
+        self._horizon = None if horizon is None else microseconds(horizon)
+        self._finished = False
+        self._ending = False
+        self._blocks: list[Block] = []
+        # The roster's slowest times; the watermark moves only when its source does.
+        self._lowest = TS_MIN
+        self._site_of = np.empty(0, np.int64)
+        super().__init__(queries)
+
+    # Sources
+
+    def _admitted(self, source: Source) -> None:
+        if self.watermark is not None:
+            floor = self.watermark + source.lateness
+            source.largest = max(source.largest, floor)
+            self._raise_ordinals(source)
+            self._decide(source, floor=floor, ordinals=True)
+        # What the root has raised is where the source begins, for whoever sends its records.
+        source.since = source.prefix
+        self._site_of = np.array([self._sites.code(known.site) for known in self._by_code], np.int64)
+
+    def _decide(
+        self, source: Source, *, floor: int | None = None, closes: bool = False, ordinals: bool = False
+    ) -> None:
+        raised = {}
+        if ordinals:
+            raised = {query: marks[None].ordinal for query, marks in source.marks.items() if None in marks}
+        self.decisions.append(Decision(source.name, source.position, floor, closes, raised))
+
+    def _roster(self) -> Iterator[Source]:
+        return (source for source in self.sources.values() if not (source.idle or source.retired))
+
+    def _raise_ordinals(self, source: Source) -> None:
+        """A source that comes (back) starts at the next ordinal that is not decided."""
+        others = [other for other in self._roster() if other is not source]
+        for group in self._marked:
+            query = group.member.query.id
+            states = dict(source.marks.get(query, {})) or {None: MarkState()}
+            keys = {key for other in others for key in other.marks.get(query, {})}
+            for key in keys - set(states):
+                default = states[None]
+                states[key] = MarkState(default.ordinal, default.opened, default.ordinal)
+            for key, state in states.items():
+                reached = [_state(other.marks.get(query, {}), key).ordinal for other in others]
+                if reached and min(reached) > state.ordinal:
+                    states[key] = MarkState(min(reached), state.opened, state.since)
+            source.marks[query] = states
+
+    def idle(self, name: str) -> None:
+        """Give a source up for now: the watermark and the order of marks no longer wait for it."""
+        source = self._known(name)
+        if source.idle or source.retired:
+            return
+        for group in self._marked:
+            query = group.member.query.id
+            ended, source.marks[query] = close_all(source.marks.get(query, {}), source.largest)
+            group.end(source.code, ended)
+        source.idle = True
+        self._decide(source, closes=True)
+        self._advance()
+
+    def resume(self, name: str) -> None:
+        """A source that was idle speaks again; nothing that it says can reach behind the watermark."""
+        source = self._known(name)
+        if not source.idle or source.retired:
+            return
+        source.idle = False
+        floor = None
+        if self.watermark is not None:
+            floor = self.watermark + source.lateness
+            source.largest = max(source.largest, floor)
+        self._raise_ordinals(source)
+        self._decide(source, floor=floor, ordinals=True)
+
+    def retire(self, name: str) -> None:
+        """Give a source up for good."""
+        self.idle(name)
+        self._known(name).retired = True
+
+    # Events
+
+    def push(self, batch: Batch) -> int:
+        source = self.sources.get(batch.source) or self._known(batch.source)
+        self._refuse_late_comers(source)
+        if source.idle:
+            self.resume(source.name)
+        before = source.largest - source.lateness
+        read = super().push(batch)
+        if before <= self._lowest:
+            self._advance()
+        return read
+
+    def merge(self, partial: Partial) -> None:
+        for name in partial.vector:
+            if name in self.sources:
+                self._refuse_late_comers(self.sources[name])
+                if self.sources[name].idle:
+                    self.resume(name)
+        super().merge(partial)
+        self._advance()
+
+    def _refuse_late_comers(self, source: Source) -> None:
+        if source.retired or self._finished:
+            why = "is retired" if source.retired else "comes after the end"
+            raise InvalidSource(
+                "the batch cannot be taken",
+                [Problem("source", f"{source.name!r} {why}", "admit it under a new name")],
+            )
+
+    # Watermark
+
+    def _advance(self) -> None:
+        """Raise the watermark to the slowest source of the roster, and close what that makes final."""
+        roster = [source.largest - source.lateness for source in self._roster()]
+        if len(self.sources) < self._expected or not roster:
+            return
+        self._lowest = min(roster)
+        lowest = min(self._lowest, FOREVER)
+        if lowest < -FOREVER or (self.watermark is not None and lowest <= self.watermark):
+            return
+        self._close(lowest)
+
+    def finish(self) -> None:
+        """No more events will come: everything that can be final is."""
+        self._finished = True
+        self._close(FOREVER)
+
+    def _close(self, watermark: int) -> None:
+        self.watermark = watermark
+        if self._horizon is not None:
+            self._limit = min(watermark + self._horizon, TS_MAX)
+        if self._central:
+            # Copies of an event have one ts, so they leave together or not at all.
+            joined = any(sharing.deduplicate for _, sharing in self._central)
+            for rows in self._ordered.release(watermark, joined=joined):
+                self._read_central(rows)
+            for group, _ in self._central:
+                if isinstance(group, SlicedGroup):
+                    group.close(watermark)
+        for sliced in self._sliced:
+            sliced.close(watermark)
+        if self._marked:
+            self._close_marked(watermark)
+        if self._ending:
+            self._forget_ended(watermark)
+
+    def _close_marked(self, watermark: int) -> None:
+        for group in self._marked:
+            query = group.member.query.id
+            roster = [Member(s.code, s.site, s.marks.get(query, {})) for s in self._roster()]
+            marks: dict[int, KeyedMarks] = {s.code: s.marks.get(query, {}) for s in self._by_code}
+            group.close(
+                watermark,
+                roster,
+                marks,
+                lambda code: self.order.names[code],
+                lambda code: self._by_code[code].site,
+            )
+
+    def _read_central(self, rows: Rows) -> None:
+        sites: Array
+        if isinstance(rows.source, int):
+            sites = np.broadcast_to(self._site_of[rows.source], (len(rows),))
+        else:
+            sites = self._site_of[rows.source]
+        for group, sharing in self._central:
+            if sharing.deduplicate:
+                kept = _first_copies(rows, sites if sharing.scope == "local" else None)
+                group.read_ordered(
+                    rows.take(kept, in_order=True), self._keys.listed, sites[kept], self._sites.listed
+                )
+            else:
+                group.read_ordered(rows, self._keys.listed, sites, self._sites.listed)
+
+    # Queries
+
+    def add(self, query: Query) -> Change:
+        """Add a query: it sees the events from the first edge above everything applied so far."""
+        validate([*(active.query for active in self._actives.values()), query])
+        edge = self._edge(query)
+        change = Change("add", query, edge)
+        self.apply(change)
+        return change
+
+    def remove(self, query_id: str, *, at_once: bool = False) -> Change:
+        """Remove a query, after the windows that it has begun or at once (which drops them)."""
+        active = self._actives.get(query_id)
+        if active is None:
+            raise InvalidQuery(
+                "the query cannot be removed",
+                [
+                    Problem(
+                        "id",
+                        f"{query_id!r} is not there",
+                        f"give one of {', '.join(self._actives) or 'none'}",
+                    )
+                ],
+            )
+        change = Change("remove", active.query, self._edge(active.query), at_once)
+        self.apply(change)
+        return change
+
+    def _edge(self, query: Query) -> int:
+        """The first edge of a query above everything applied so far; nothing applied: the beginning."""
+        if self.largest == TS_MIN:
+            return TS_MIN
+        above = max(self.largest + 1, self.watermark if self.watermark is not None else TS_MIN)
+        periodic = None if is_count(query.window) else Active(0, query).periodic
+        return above if periodic is None else above + (periodic.offset - above) % periodic.slide
+
+    def apply(self, change: Change) -> None:
+        # Windows that are final are lowered with the operators that they were computed with.
+        self._collect()
+        super().apply(change)
+        self._ending |= change.kind == "remove"
+
+    def _forget_ended(self, watermark: int) -> None:
+        """Drop members whose last window has been closed."""
+        self._collect()
+        self._ending = False
+        for group_id, group in list(self._groups.items()):
+            over = {m.index for m in group.members if m.end < TS_MAX and m.last_end < watermark}
+            self._ending |= any(m.end < TS_MAX and m.index not in over for m in group.members)
+            if over and isinstance(group, SlicedGroup):
+                group.join([m for m in group.members if m.index not in over])
+            elif over and isinstance(group, CountedGroup):
+                for index in over:
+                    group.leave(index)
+            elif over:
+                del self._groups[group_id]
+        self._arrange()
+
+    # Results
+
+    def take(self) -> Results:
+        """The windows that became final since the last time."""
+        self._collect()
+        blocks, self._blocks = self._blocks, []
+        return Results(blocks)
+
+    def _collect(self) -> None:
+        for group in self._groups.values():
+            if isinstance(group, MarkedGroup):
+                for closed, sites in group.take():
+                    names = [
+                        (site, group.space.names.listed[code][1])
+                        for site, code in zip(sites, closed.code.tolist(), strict=True)
+                    ]
+                    closed.code = np.arange(len(names))
+                    self._blocks += self._lowered(group, closed, names)
+            elif chunks := group.take():
+                self._blocks += self._lowered(
+                    group, joined(group.operators, chunks), group.space.names.listed
+                )
+
+    def _lowered(self, group: Group, closed: Closed, names: list[tuple[str, str | None]]) -> Iterator[Block]:
+        """One block for each list of functions that queries of the group ask for."""
+        by_functions: dict[tuple[str, ...], list[int]] = {}
+        for member in group.members:
+            functions = tuple(function.name for function in member.query.aggregates)
+            by_functions.setdefault(functions, []).append(member.index)
+        for indexes in by_functions.values():
+            part = closed
+            if len(by_functions) > 1:
+                mine = np.flatnonzero(np.isin(closed.query, indexes))
+                if not len(mine):
+                    continue
+                part = Closed(
+                    closed.query[mine],
+                    closed.code[mine],
+                    closed.start[mine],
+                    closed.end[mine],
+                    [tuple(column[mine] for column in columns) for columns in closed.states],
+                )
+            yield lowered(
+                self.queries,
+                group.operators,
+                self.queries[indexes[0]].aggregates,
+                part.query,
+                part.code,
+                part.start,
+                part.end,
+                part.states,
+                names,
+            )
+
+
+def _state(states: KeyedMarks, key: str | None) -> MarkState:
+    return states.get(key) or states.get(None) or MarkState()
+
+
+def _first_copies(rows: Rows, sites: Array | None) -> Array:
+    """Of rows with equal key, ts and value (and site, if given) the first one, in their order."""
+    codes = rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64)
+    value = rows.value + 0.0
+    site = sites if sites is not None else np.zeros(len(rows), np.int64)
+    order = np.lexsort((np.arange(len(rows)), value, codes, site, rows.ts))
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = False
+    for column in (value, codes, site, rows.ts):
+        fresh[1:] |= column[order][1:] != column[order][:-1]
+    return np.sort(order[fresh])

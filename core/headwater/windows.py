@@ -1,0 +1,184 @@
+"""Window definitions as frozen values. Every interval is half-open: `[start, end)`.
+
+A definition says which events belong together; it holds no state and knows no events. A value that
+makes no sense can be built: `problems()` lists everything that is wrong with it, so that a whole set
+of queries is judged at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.durations import Duration, human, microseconds
+from headwater.errors import Problem
+
+# Event times stay within +-2^62 us (some 146,000 years), so that adding a length cannot overflow.
+TS_LIMIT = 1 << 62
+LENGTH_LIMIT = 1 << 60
+
+Merge = Literal["local", "bounds", "order", "overlap"]
+MERGES: tuple[Merge, ...] = ("local", "bounds", "order", "overlap")
+
+
+def _time(field: str, value: Duration | None, *, at_least: int) -> Iterator[Problem]:
+    """The problem with a duration, if there is one."""
+    if value is None:
+        yield Problem(field, "is missing", "give a duration such as 10s")
+        return
+    try:
+        found = microseconds(value)
+    except ValueError as error:
+        yield Problem(field, str(error), "give a duration such as 10s")
+        return
+    if found < at_least:
+        yield Problem(field, f"is {human(found)}", "give a duration above zero")
+    elif found >= LENGTH_LIMIT:
+        yield Problem(field, f"is {human(found)}", f"stay below {human(LENGTH_LIMIT)}")
+
+
+def _count(field: str, value: object) -> Iterator[Problem]:
+    """The problem with a number of events, if there is one."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        yield Problem(field, f"is {value!r}", "give a whole number of events")
+    elif value < 1:
+        yield Problem(field, f"is {value}", "give at least 1 event")
+    elif value >= LENGTH_LIMIT:
+        yield Problem(field, f"is {value}", f"stay below {LENGTH_LIMIT}")
+
+
+def _offset(value: Duration) -> Iterator[Problem]:
+    try:
+        if abs(microseconds(value)) >= LENGTH_LIMIT:
+            yield Problem("window.offset", f"is {value!r}", f"stay below {human(LENGTH_LIMIT)}")
+    except ValueError as error:
+        yield Problem("window.offset", str(error), "give a duration such as 10s")
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """Windows of one length, end to end: `Tumbling("10s")` or `Tumbling(count=1000)`."""
+
+    length: Duration | None = None
+    offset: Duration = 0
+    count: int | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if self.count is None:
+            yield from _time("window.length", self.length, at_least=1)
+        else:
+            yield from _count("window.count", self.count)
+            if self.length is not None:
+                yield Problem("window.length", "stands beside count", "give one of the two")
+        yield from _offset(self.offset)
+
+    def __str__(self) -> str:
+        size = f"{self.count} events" if self.count is not None else human(microseconds(self.length or 0))
+        return f"tumbling {size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows that overlap: `Sliding("60s", "1s")` or `Sliding(count=1000, every=100)`."""
+
+    length: Duration | None = None
+    slide: Duration | None = None
+    offset: Duration = 0
+    count: int | None = None
+    every: int | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if self.count is None:
+            found = [
+                *_time("window.length", self.length, at_least=1),
+                *_time("window.slide", self.slide, at_least=1),
+            ]
+            yield from found
+            if self.every is not None:
+                yield Problem("window.every", "stands without count", "give count too, or slide instead")
+            if not found and microseconds(self.slide or 0) > microseconds(self.length or 0):
+                yield Problem(
+                    "window.slide",
+                    f"{human(microseconds(self.slide or 0))} is longer than the window of "
+                    f"{human(microseconds(self.length or 0))}, so events would be lost between windows",
+                    "make slide at most length",
+                )
+        else:
+            found = [*_count("window.count", self.count), *_count("window.every", self.every)]
+            yield from found
+            if self.length is not None or self.slide is not None:
+                yield Problem("window.length", "stands beside count", "give one of the two")
+            if not found and (self.every or 0) > self.count:
+                yield Problem(
+                    "window.every",
+                    f"{self.every} is more than the window's {self.count} events, so events would be lost",
+                    "make every at most count",
+                )
+        yield from _offset(self.offset)
+
+    def __str__(self) -> str:
+        if self.count is not None:
+            return f"sliding {self.count} / {self.every} events"
+        return f"sliding {human(microseconds(self.length or 0))} / {human(microseconds(self.slide or 0))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Events closer together than `gap`; the window is `[first, last + gap)`."""
+
+    gap: Duration
+
+    def problems(self) -> Iterator[Problem]:
+        yield from _time("window.gap", self.gap, at_least=1)
+
+    def __str__(self) -> str:
+        return f"session {human(microseconds(self.gap))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuation:
+    """What a source reports between its start mark and its end mark.
+
+    One mark for both ends and begins at once. `merge` says which windows of different sources are
+    one: `local` none (each source has its own), `bounds` those with equal bounds, `order` the i-th of
+    every source, `overlap` those that overlap or touch.
+    """
+
+    start: str
+    end: str | None = None
+    merge: Merge = "local"
+
+    def problems(self) -> Iterator[Problem]:
+        for field, mark in (("window.start", self.start), ("window.end", self.end)):
+            if mark is None and field == "window.end":
+                continue
+            if not isinstance(mark, str) or not mark:
+                yield Problem(field, f"is {mark!r}", "name the mark")
+        if self.merge not in MERGES:
+            yield Problem("window.merge", f"is {self.merge!r}", f"give one of {', '.join(MERGES)}")
+
+    @property
+    def ends_with(self) -> str:
+        """The mark that ends a window: the start mark itself where only one is named."""
+        return self.start if self.end is None else self.end
+
+    def __str__(self) -> str:
+        return f"punctuation {self.start}..{self.ends_with} by {self.merge}"
+
+
+Window = Tumbling | Sliding | Session | Punctuation
+
+
+def is_count(window: Window) -> bool:
+    """Whether a window is measured in events instead of time."""
+    return isinstance(window, Tumbling | Sliding) and window.count is not None
+
+
+def length_and_slide(window: Tumbling | Sliding) -> tuple[int, int]:
+    """Length and slide of a time or count window; a tumbling window slides by its length."""
+    if window.count is not None:
+        every = window.every if isinstance(window, Sliding) else window.count
+        return window.count, every or window.count
+    length = microseconds(window.length or 0)
+    return length, microseconds(window.slide or 0) if isinstance(window, Sliding) else length

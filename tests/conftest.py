@@ -1,0 +1,15 @@
+"""How hard Hypothesis tries: the suite's share by default, more by HEADWATER_EXAMPLES."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "suite",
+    max_examples=int(os.environ.get("HEADWATER_EXAMPLES", "500")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("suite")
