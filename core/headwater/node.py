@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from headwater.aggregates import Aggregate
 from headwater.durations import Duration, microseconds
 from headwater.errors import DoesNotFit, InvalidSource, OutOfSequence, Problem, StaleVersion
 from headwater.events import Batch
@@ -24,7 +25,7 @@ from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
 from headwater.operators import TS_MAX, TS_MIN, Array, Rows, SourceOrder
 from headwater.partials import Partial, Span
-from headwater.prefix import KeyedMarks, Prefix, Refused, judge
+from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, judge
 from headwater.queries import Query, Sharing, validate
 from headwater.windows import TS_LIMIT
 
@@ -79,6 +80,10 @@ class Node:
     def __init__(self, queries: Iterable[Query]) -> None:
         self.order = SourceOrder()
         self.queries: list[Query] = []
+        # Lists of functions by number, and the number of each query's: what is lowered together.
+        self._kinds: Names[tuple[str, ...]] = Names()
+        self._functions: list[int] = []
+        self._aggregates: list[tuple[Aggregate, ...]] = []
         self.sources: dict[str, Source] = {}
         self._by_code: list[Source] = []
         self._actives: dict[str, Active] = {}
@@ -90,10 +95,11 @@ class Node:
         self._marked: list[MarkedGroup] = []
         self._central: list[tuple[SlicedGroup | CountedGroup, Sharing]] = []
         self._keys: Names[str] = Names()
+        self._keys.code("")
         self._sites: Names[str] = Names()
         self._ordered = OrderedEvents(self.order)
         self.changes: list[Change] = []
-        # The largest ts that counts here so far, late events and heartbeats aside.
+        # The largest ts of an event or mark that counts here so far; heartbeats and late ones aside.
         self.largest = TS_MIN
         self._limit = TS_MAX
         self._join([(query, TS_MIN) for query in validate(queries)])
@@ -113,6 +119,9 @@ class Node:
         for query, begin in added:
             active = Active(len(self.queries), query, begin)
             self.queries.append(query)
+            self._functions.append(self._kinds.code(tuple(function.name for function in query.aggregates)))
+            if len(self._aggregates) < len(self._kinds):
+                self._aggregates.append(query.aggregates)
             self._actives[query.id] = active
             fresh.setdefault(self._place(active, fresh), []).append(active)
         for group_id, members in fresh.items():
@@ -251,13 +260,15 @@ class Node:
             raise OutOfSequence(batch.source, source.position + 1, batch.first)
         judged = judge(batch, source.code, source.largest, source.lateness, self._limit)
         rows = judged.rows
-        if len(rows):
+        if len(rows.value):
             for sliced in self._sliced:
                 sliced.read(rows, judged.low, judged.high, batch.keys, source.site)
             if judged.high > self.largest:
                 self.largest = judged.high
             if self._central:
                 self._ordered.add(self._with_keys(rows, batch.keys))
+        for mark in judged.marks:
+            self.largest = max(self.largest, mark.ts)
         for marked in self._marked:
             query = marked.member.query.id
             source.marks[query] = marked.read(
@@ -269,14 +280,16 @@ class Node:
         if judged.late or judged.rejected:
             source.late += judged.late
             source.rejected += judged.rejected
-            source.sample = source.sample + judged.sample
+            source.sample = (source.sample + judged.sample)[:SAMPLE_LIMIT]
         return judged.read
 
     def _with_keys(self, rows: Rows, keys: tuple[str, ...]) -> Rows:
         """Rows whose codes are this node's keys, where somebody needs them."""
+        if not self._needs_keys and rows.codes is None:
+            return rows
         codes: Array | None = None
         if self._needs_keys:
-            table = self._keys.codes(keys or ("",))
+            table = self._keys.codes(keys)
             codes = table[rows.codes] if rows.codes is not None else np.full(len(rows), self._keys.code(""))
         return Rows(rows.ts, rows.value, rows.seq, rows.source, rows.in_order, rows.total, codes)
 
@@ -328,7 +341,7 @@ class Node:
             if isinstance(group, MarkedGroup) and isinstance(part, MarkedPart):
                 group.merge(part, codes)
         if self._central and partial.events:
-            table = self._keys.codes(partial.keys or [""])
+            table = self._keys.codes(partial.keys)
             for rows in partial.events:
                 source = int(codes[rows.source]) if isinstance(rows.source, int) else codes[rows.source]
                 keys = None if rows.codes is None else table[rows.codes]
@@ -343,7 +356,7 @@ class Node:
             )
             mine.late += span.late
             mine.rejected += span.rejected
-            mine.sample = mine.sample + span.sample
+            mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
 
     def account(self, name: str) -> Account:
         """What became of a source's records so far."""

@@ -9,7 +9,6 @@ a state may be built in any number of pieces and in any tree of merges.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -47,55 +46,92 @@ class SourceOrder:
         return found
 
 
-@dataclass(slots=True)
 class Rows:
     """Events that count, as the operators read them.
 
     `in_order` says that the rows follow the total order within every cell that they are cut into.
-    `total` is the sum of all values where somebody has computed it already.
+    `total` is the sum of all values where somebody has computed it already. A number for `seq` stands
+    for consecutive numbers from there on, a number for `source` for one source. What few operators
+    read (times, numbers) is picked out of the batch only when it is read.
     """
 
-    ts: Ints
-    value: Floats
-    seq: Ints | int
-    source: Array | int
-    in_order: bool
-    total: float | None = None
-    codes: Array | None = None
+    __slots__ = ("_of", "_picked", "_ts", "codes", "in_order", "seq", "source", "total", "value")
+
+    def __init__(
+        self,
+        ts: Ints | None,
+        value: Floats,
+        seq: Ints | int,
+        source: Array | int,
+        in_order: bool,
+        total: float | None = None,
+        codes: Array | None = None,
+    ) -> None:
+        self._ts, self.value, self.seq, self.source = ts, value, seq, source
+        self.in_order, self.total, self.codes = in_order, total, codes
+        self._of: Rows | None = None
+        self._picked: Array | None = None
 
     def __len__(self) -> int:
-        return len(self.ts)
+        return len(self.value)
 
-    def take(self, rows: Array | slice, *, in_order: bool) -> Rows:
-        """Some of the rows. A number stands for consecutive numbers from there, a source for all rows."""
-        if isinstance(self.seq, int):
-            if isinstance(rows, slice):
-                seq: Ints | int = self.seq + (rows.start or 0)
-            else:
-                seq = rows + self.seq
-        else:
-            seq = self.seq[rows]
+    @property
+    def ts(self) -> Ints:
+        if self._ts is None:
+            assert self._of is not None
+            self._ts = self._of.ts[self._picked]
+        return self._ts
+
+    def cut(self, begin: int, end: int) -> Rows:
+        """Rows `[begin, end)`, as views."""
+        here = slice(begin, end)
         return Rows(
-            self.ts[rows],
+            self.ts[here],
+            self.value[here],
+            self.seq + begin if isinstance(self.seq, int) and self._of is None else self.numbers()[here],
+            self.source if isinstance(self.source, int) else self.source[here],
+            self.in_order,
+            None,
+            None if self.codes is None else self.codes[here],
+        )
+
+    def take(self, rows: Array, *, in_order: bool) -> Rows:
+        """Some of the rows, by index."""
+        taken = Rows(
+            None,
             self.value[rows],
-            seq,
+            -1,
             self.source if isinstance(self.source, int) else self.source[rows],
             in_order,
             None,
             None if self.codes is None else self.codes[rows],
         )
+        taken._of, taken._picked = self, rows
+        return taken
 
     def numbers(self) -> Ints:
         """The sequence number of every row."""
-        if isinstance(self.seq, int):
-            return np.arange(self.seq, self.seq + len(self.ts), dtype=np.int64)
+        if self._of is not None:
+            self.seq = self._of.numbers()[self._picked]
+            self._ts, self._of = self.ts, None
+        elif isinstance(self.seq, int):
+            return np.arange(self.seq, self.seq + len(self.value), dtype=np.int64)
+        assert not isinstance(self.seq, int)
         return self.seq
 
     def sources(self) -> Array:
         """The source code of every row."""
         if isinstance(self.source, int):
-            return np.full(len(self.ts), self.source, np.int32)
+            return np.full(len(self.value), self.source, np.int32)
         return self.source
+
+
+def lengths(starts: Ints, size: int) -> Ints:
+    """How long the runs are that begin at `starts` and fill `size` rows."""
+    sizes = np.empty(len(starts), np.int64)
+    np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
+    sizes[-1] = size - starts[-1]
+    return sizes
 
 
 class Operator:
@@ -134,7 +170,7 @@ class Operator:
     def fold(self, columns: Columns, starts: Ints) -> Columns:
         """One state for each run of states that begins at `starts`, by halving the runs."""
         size = len(columns[0])
-        run = np.repeat(np.arange(len(starts)), np.diff(starts, append=size))
+        run = np.repeat(np.arange(len(starts)), lengths(starts, size))
         while size > len(starts):
             position = np.arange(size) - starts[run]
             left = np.flatnonzero(position % 2 == 0)
@@ -149,7 +185,7 @@ class Operator:
             for column, new in zip(kept, merged, strict=True):
                 column[paired] = new
             columns, run, size = tuple(kept), run[left], len(left)
-            starts = np.searchsorted(run, np.arange(len(starts)))
+            starts = run.searchsorted(np.arange(len(starts)))
         return columns
 
     def ranges(self, columns: Columns, low: Ints, high: Ints) -> Columns:
@@ -214,11 +250,13 @@ class Ufunc(Operator):
         bounds[0::2] = low
         bounds[1::2] = high
         column = columns[0]
-        if bounds[-1] == len(column) and (high[:-1] < len(column)).all():
+        last = len(column)
+        reach = np.count_nonzero(high >= last)
+        if not reach:
+            return (self.ufunc.reduceat(column, bounds)[::2],)
+        if reach == 1 and bounds.item(len(bounds) - 1) == last:
             return (self.ufunc.reduceat(column, bounds[:-1])[::2],)
-        if high.max() >= len(column):
-            column = np.append(column, self.identity[0])
-        return (self.ufunc.reduceat(column, bounds)[::2],)
+        return (self.ufunc.reduceat(np.append(column, self.identity[0]), bounds)[::2],)
 
     def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
         """One state for each code below `size`."""
@@ -242,10 +280,10 @@ class Count(Ufunc):
         return (np.ones(len(rows), np.int64),)
 
     def whole(self, rows: Rows) -> State:
-        return (len(rows),)
+        return (len(rows.value),)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
-        return (np.diff(starts, append=len(rows)),)
+        return (lengths(starts, len(rows)),)
 
     def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
         return (np.bincount(codes, minlength=size),)
@@ -280,12 +318,12 @@ class SumCount(Ufunc):
 
     def whole(self, rows: Rows) -> State:
         total = np.add.reduce(rows.value) if rows.total is None else rows.total
-        return (complex(total, len(rows)),)
+        return (complex(total, len(rows.value)),)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         column = np.empty(len(starts), np.complex128)
         column.real = np.add.reduceat(rows.value, starts)
-        column.imag = np.diff(starts, append=len(rows))
+        column.imag = lengths(starts, len(rows))
         return (column,)
 
     def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
@@ -354,7 +392,7 @@ class Moments(Operator):
         return np.ones(size), rows.value.copy(), np.zeros(size)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
-        count = np.diff(starts, append=len(rows)).astype(np.float64)
+        count = lengths(starts, len(rows)).astype(np.float64)
         mean = np.add.reduceat(rows.value, starts) / count
         deviation = rows.value - np.repeat(mean, count.astype(np.int64))
         # The second sum is zero but for rounding; taking it off again is what makes this stable.
@@ -470,7 +508,7 @@ class Values(Operator):
         for cell in range(len(starts)):
             pieces: list[Floats] = []
             for state in columns[0][bounds[cell] : bounds[cell + 1]]:
-                pieces += state
+                pieces += state or ()
             column[cell] = pieces
         folded: Columns = (column,)
         return folded
@@ -489,7 +527,8 @@ class Values(Operator):
         # Sorted once, here: whoever merges it further merges sorted runs.
         column = np.empty(len(columns[0]), object)
         for row, pieces in enumerate(columns[0]):
-            column[row] = (np.sort(np.concatenate(pieces)),)
+            # None is what a cell holds from before anybody asked for its values.
+            column[row] = (np.sort(np.concatenate(pieces)),) if pieces else ()
         return (column,)
 
 
@@ -508,7 +547,7 @@ class Ends(Operator):
         return (column,)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
-        sizes = np.diff(starts, append=len(rows))
+        sizes = lengths(starts, len(rows))
         run = np.repeat(np.arange(len(starts)), sizes)
         signed = self._sign * rows.value + 0.0
         order = np.lexsort((signed, run))

@@ -62,13 +62,15 @@ class Root(Node):
         # The roster's slowest times; the watermark moves only when its source does.
         self._lowest = TS_MIN
         self._site_of = np.empty(0, np.int64)
+        # Events below this time have left in their total order: nothing may come before them.
+        self.ordered_to = TS_MIN
         super().__init__(queries)
 
     # Sources
 
     def _admitted(self, source: Source) -> None:
         if self.watermark is not None:
-            floor = self.watermark + source.lateness
+            floor = max(self.watermark, self.ordered_to) + source.lateness
             source.largest = max(source.largest, floor)
             self._raise_ordinals(source)
             self._decide(source, floor=floor, ordinals=True)
@@ -124,7 +126,7 @@ class Root(Node):
         source.idle = False
         floor = None
         if self.watermark is not None:
-            floor = self.watermark + source.lateness
+            floor = max(self.watermark, self.ordered_to) + source.lateness
             source.largest = max(source.largest, floor)
         self._raise_ordinals(source)
         self._decide(source, floor=floor, ordinals=True)
@@ -143,6 +145,7 @@ class Root(Node):
             self.resume(source.name)
         before = source.largest - source.lateness
         read = super().push(batch)
+        # The watermark is the slowest source's: only when that one moves it may move.
         if before <= self._lowest:
             self._advance()
         return read
@@ -168,11 +171,15 @@ class Root(Node):
 
     def _advance(self) -> None:
         """Raise the watermark to the slowest source of the roster, and close what that makes final."""
-        roster = [source.largest - source.lateness for source in self._roster()]
-        if len(self.sources) < self._expected or not roster:
+        if len(self.sources) < self._expected:
             return
-        self._lowest = min(roster)
-        lowest = min(self._lowest, FOREVER)
+        lowest = TS_MAX
+        for source in self._by_code:
+            if source.largest - source.lateness < lowest and not (source.idle or source.retired):
+                lowest = source.largest - source.lateness
+        if lowest == TS_MAX:
+            return
+        self._lowest = lowest
         if lowest < -FOREVER or (self.watermark is not None and lowest <= self.watermark):
             return
         self._close(lowest)
@@ -189,7 +196,11 @@ class Root(Node):
         if self._central:
             # Copies of an event have one ts, so they leave together or not at all.
             joined = any(sharing.deduplicate for _, sharing in self._central)
-            for rows in self._ordered.release(watermark, joined=joined):
+            self.ordered_to = watermark
+            if len(self._by_code) == 1 and not joined:
+                # One source alone: what has its ts comes behind it, by its number.
+                self.ordered_to = watermark + 1
+            for rows in self._ordered.release(self.ordered_to, joined=joined):
                 self._read_central(rows)
             for group, _ in self._central:
                 if isinstance(group, SlicedGroup):
@@ -215,19 +226,16 @@ class Root(Node):
             )
 
     def _read_central(self, rows: Rows) -> None:
-        sites: Array
-        if isinstance(rows.source, int):
-            sites = np.broadcast_to(self._site_of[rows.source], (len(rows),))
-        else:
-            sites = self._site_of[rows.source]
+        sites: Array | None = None
+        if any(sharing.scope == "local" for _, sharing in self._central):
+            sites = self._site_of[rows.sources()]
         for group, sharing in self._central:
+            mine, mine_sites = rows, sites if sharing.scope == "local" else None
             if sharing.deduplicate:
-                kept = _first_copies(rows, sites if sharing.scope == "local" else None)
-                group.read_ordered(
-                    rows.take(kept, in_order=True), self._keys.listed, sites[kept], self._sites.listed
-                )
-            else:
-                group.read_ordered(rows, self._keys.listed, sites, self._sites.listed)
+                kept = _first_copies(rows, mine_sites)
+                mine = rows.take(kept, in_order=True)
+                mine_sites = None if mine_sites is None else mine_sites[kept]
+            group.read_ordered(mine, self._keys.listed, mine_sites, self._sites.listed)
 
     # Queries
 
@@ -253,7 +261,9 @@ class Root(Node):
                     )
                 ],
             )
-        change = Change("remove", active.query, self._edge(active.query), at_once)
+        edge = self._edge(active.query)
+        # Where nothing was applied there is no window to wait for.
+        change = Change("remove", active.query, edge, at_once or edge == TS_MIN)
         self.apply(change)
         return change
 
@@ -266,7 +276,9 @@ class Root(Node):
         return above if periodic is None else above + (periodic.offset - above) % periodic.slide
 
     def apply(self, change: Change) -> None:
-        # Windows that are final are lowered with the operators that they were computed with.
+        # What is final by now is final, and is lowered with the operators that it was computed with.
+        if self.watermark is not None:
+            self._close(self.watermark)
         self._collect()
         super().apply(change)
         self._ending |= change.kind == "remove"
@@ -312,11 +324,10 @@ class Root(Node):
 
     def _lowered(self, group: Group, closed: Closed, names: list[tuple[str, str | None]]) -> Iterator[Block]:
         """One block for each list of functions that queries of the group ask for."""
-        by_functions: dict[tuple[str, ...], list[int]] = {}
-        for member in group.members:
-            functions = tuple(function.name for function in member.query.aggregates)
-            by_functions.setdefault(functions, []).append(member.index)
-        for indexes in by_functions.values():
+        by_functions: dict[int, list[int]] = {}
+        for index in np.unique(closed.query).tolist() if len(group.members) > 1 else closed.query[:1].tolist():
+            by_functions.setdefault(self._functions[index], []).append(index)
+        for kind, indexes in by_functions.items():
             part = closed
             if len(by_functions) > 1:
                 mine = np.flatnonzero(np.isin(closed.query, indexes))
@@ -332,7 +343,7 @@ class Root(Node):
             yield lowered(
                 self.queries,
                 group.operators,
-                self.queries[indexes[0]].aggregates,
+                self._aggregates[kind],
                 part.query,
                 part.code,
                 part.start,

@@ -200,7 +200,7 @@ class _Table:
                 continue
             source = self._source[rows]
             order = np.argsort(source, kind="stable") + begin
-            bounds = np.searchsorted(source[order - begin], np.arange(len(self.sources) + 1)).tolist()
+            bounds = source[order - begin].searchsorted(np.arange(len(self.sources) + 1)).tolist()
             for code in np.unique(source).tolist():
                 yield self._batch(code, next_of, order[bounds[code] : bounds[code + 1]])
 

@@ -11,7 +11,7 @@ from headwater.groups.members import Active, operators_of
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.counting import Ranks
-from headwater.operators import TS_MAX, Array, Operator, Rows, SourceOrder
+from headwater.operators import TS_MAX, TS_MIN, Array, Operator, Rows, SourceOrder
 from headwater.queries import EVERYTHING, Where
 
 
@@ -38,30 +38,31 @@ class CountedGroup:
     def leave(self, index: int) -> None:
         self.members = [m for m in self.members if m.index != index]
 
-    def read_ordered(self, rows: Rows, keys: list[str], sites: Array, site_names: list[str]) -> None:
+    def read_ordered(self, rows: Rows, keys: list[str], sites: Array | None, site_names: list[str]) -> None:
         """Rows of any sources in the total order; those before the members' begin are not theirs."""
         if not self.members:
             return
+        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
         begin = self.members[0].begin
-        if rows.ts.item(0) < begin:
-            place = int(np.searchsorted(rows.ts, begin))
-            rows, sites = rows.take(slice(place, len(rows)), in_order=True), sites[place:]
+        done = int(rows.ts.searchsorted(begin)) if begin > TS_MIN else 0
         # A member that ends within these rows closes what is complete by then, and no more.
         for end in sorted({m.end for m in self.members if m.end < TS_MAX}):
-            place = int(np.searchsorted(rows.ts, end))
+            place = max(int(rows.ts.searchsorted(end)), done)
             if place < len(rows):
-                self._read(rows.take(slice(0, place), in_order=True), keys, sites[:place], site_names)
-                rows, sites = rows.take(slice(place, len(rows)), in_order=True), sites[place:]
+                self._read(rows.cut(done, place), keys, None if codes is None else codes[done:place])
+                done = place
                 self.members = [m for m in self.members if m.end > end]
-        self._read(rows, keys, sites, site_names)
+        if done:
+            rows, codes = rows.cut(done, len(rows)), None if codes is None else codes[done:]
+        self._read(rows, keys, codes)
 
-    def _read(self, rows: Rows, keys: list[str], sites: Array, site_names: list[str]) -> None:
-        if not len(rows) or not self.members:
+    def _read(self, rows: Rows, keys: list[str], codes: Array | None) -> None:
+        if not len(rows.value) or not self.members:
             return
-        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names)
-        for where in {m.query.where: None for m in self.members}:
+        wheres = [m.query.where for m in self.members]
+        for where in wheres if len(wheres) == 1 else dict.fromkeys(wheres):
             part, part_codes = rows, codes
-            if where != EVERYTHING:
+            if where is not EVERYTHING:
                 allowed = None
                 if where.keys is not None:
                     table = np.array([key in where.keys for key in keys] or [False])
@@ -71,7 +72,7 @@ class CountedGroup:
                     continue
                 part = rows.take(picked, in_order=True)
                 part_codes = None if codes is None else codes[picked]
-            self.lifted += len(part)
+            self.lifted += len(part.value)
             if part_codes is None:
                 self._count(where, 0, part)
                 continue

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from headwater import aggregates
 from headwater.durations import microseconds
 from headwater.operators import TS_MAX, TS_MIN, Columns, Count, Operator, SourceOrder, SumCount
@@ -52,18 +54,25 @@ def operators_of(members: Iterable[Active], order: SourceOrder) -> list[Operator
     return aggregates.build(names, order, custom)
 
 
-def adapted(old: Sequence[Operator], states: Sequence[Columns], new: Sequence[Operator]) -> list[Columns]:
-    """States of some operators as states of others: a new operator has seen nothing yet."""
+def adapted(old: Sequence[str], states: Sequence[Columns], new: Sequence[Operator]) -> list[Columns]:
+    """States of some operators (by name) as states of others: a new operator has seen nothing yet."""
     size = len(states[0][0])
-    known = {operator.name: columns for operator, columns in zip(old, states, strict=True)}
-    result = []
+    known = dict(zip(old, states, strict=True))
+    result: list[Columns] = []
     for operator in new:
         if operator.name in known:
             result.append(known[operator.name])
-        elif isinstance(operator, SumCount) and isinstance(old[0], Count):
+        elif operator.name == SumCount.name:
             (column,) = operator.empty(size)
-            column.imag = known["count"][0]
+            column.imag = known[Count.name][0]
             result.append((column,))
+        elif operator.name == Count.name:
+            result.append((known[SumCount.name][0].imag.astype(np.int64),))
         else:
             result.append(operator.empty(size))
     return result
+
+
+def names(operators: Iterable[Operator]) -> tuple[str, ...]:
+    """What states belong to, in a form that can be compared and sent."""
+    return tuple(operator.name for operator in operators)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.durations import microseconds
-from headwater.groups.members import Active, adapted, operators_of
+from headwater.groups.members import Active, adapted, names, operators_of
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.closings import FOREVER, Closings
@@ -51,6 +51,7 @@ class SlicedPart:
     """A group's share of a partial; codes are indexes into `names`."""
 
     names: list[tuple[str, str | None]]
+    operators: tuple[str, ...]
     selections: dict[Where, SelectionPart]
 
 
@@ -82,6 +83,9 @@ class _Selection:
     sessions: list[_SessionStore] = field(default_factory=list)
     unbroken: list[_Unbroken] = field(default_factory=list)
     gap: int = 0
+    longest: int = 0
+    # Until when each query (by index) sees events, if any of them ends.
+    until: Ints | None = None
     closed: list[Closed] = field(default_factory=list)
 
 
@@ -96,6 +100,8 @@ class SlicedGroup:
         self.members: list[Active] = []
         self.operators: list[Operator] = operators_of((), order)
         self._edges = Edges(())
+        # The operators, if each is a ufunc: then a slice can be kept dense by code.
+        self._simple: list[Ufunc] | None = None
         self._selections: dict[Where, _Selection] = {}
         self._watermark = TS_MIN
         # How many events were lifted; each costs one execution of every operator.
@@ -112,9 +118,11 @@ class SlicedGroup:
         before = self.operators
         self.members = list(members)
         self.operators = operators_of(self.members, self._order)
-        same = [op.name for op in before] == [op.name for op in self.operators]
+        same = names(before) == names(self.operators)
         if same:
             self.operators = before
+        simple = [operator for operator in self.operators if isinstance(operator, Ufunc)]
+        self._simple = simple if len(simple) == len(self.operators) else None
         cuts = [edge for m in self.members for edge in (m.begin, m.end) if edge not in (TS_MIN, TS_MAX)]
         self._edges = Edges((m.periodic for m in self.members if m.periodic), cuts)
         for where in {m.query.where: None for m in self.members}:
@@ -130,6 +138,12 @@ class SlicedGroup:
         self, chosen: _Selection, mine: list[Active], cuts: list[int], before: list[Operator], same: bool
     ) -> None:
         periodic = [(m.index, m.periodic) for m in mine if m.periodic and not m.query.emit_empty]
+        chosen.until = None
+        if any(m.end < TS_MAX for m in mine):
+            chosen.until = np.full(max(m.index for m in mine) + 1, TS_MAX)
+            for member in mine:
+                chosen.until[member.index] = member.end
+        chosen.longest = max((m.periodic.length for m in mine if m.periodic), default=0)
         if not same:
             self._adapt(chosen, before)
         if any(m.periodic for m in mine):
@@ -178,7 +192,8 @@ class SlicedGroup:
             fresh.add(store.sessions.drain(), len(self.space))
         chosen.sessions = [_SessionStore(fresh, TS_MIN, TS_MAX, [])]
 
-    def _adapt(self, chosen: _Selection, before: list[Operator]) -> None:
+    def _adapt(self, chosen: _Selection, earlier: list[Operator]) -> None:
+        before = names(earlier)
         for closed in chosen.closed:
             closed.states = adapted(before, closed.states, self.operators)
         if chosen.timeline is not None and len(chosen.timeline):
@@ -222,12 +237,12 @@ class SlicedGroup:
         if self.space.plain:
             self._feed_plain(chosen, rows, low, high)
         else:
-            codes = self.space.codes(rows.codes, keys, site, len(rows))
+            codes = self.space.codes(rows.codes, keys, site, len(rows.value))
             self._feed_keyed(chosen, rows, codes, low, high)
 
-    def read_ordered(self, rows: Rows, keys: list[str], sites: Array, site_names: list[str]) -> None:
+    def read_ordered(self, rows: Rows, keys: list[str], sites: Array | None, site_names: list[str]) -> None:
         """Rows of any sources in the total order; `codes` are indexes into keys."""
-        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names)
+        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
         for chosen in self._selections.values():
             part, part_codes = rows, codes
             if chosen.where is not EVERYTHING:
@@ -247,17 +262,28 @@ class SlicedGroup:
                 self._feed_keyed(chosen, part, part_codes, low, high)
 
     def _feed_plain(self, chosen: _Selection, rows: Rows, low: int, high: int) -> None:
-        self.lifted += len(rows)
+        self.lifted += len(rows.value)
         start, end = self._edges.span(low)
         gap = chosen.gap
         if high < end and (not gap or high - low < gap):
             states = [operator.whole(rows) for operator in self.operators]
-            if chosen.timeline is not None:
+            # Before the first edge no window has begun: only sessions can ask for what is there.
+            if chosen.timeline is not None and start > TS_MIN:
                 chosen.timeline.add_one(start, states)
             for store in chosen.sessions:
                 if store.begin <= low < store.end:
                     store.sessions.add_one(low, high, states)
             return
+        if not rows.in_order and not gap:
+            few = self._edges.spans(low, high)
+            if few is not None and chosen.timeline is not None:
+                # Mild disorder over few slices: no order is needed to tell them apart.
+                for begin, stop in few:
+                    inside = np.flatnonzero((rows.ts >= begin) & (rows.ts < stop))
+                    if len(inside) and begin > TS_MIN:
+                        part = rows.take(inside, in_order=False)
+                        chosen.timeline.add_one(begin, [operator.whole(part) for operator in self.operators])
+                return
         rows = _by_time(rows)
         places, slices = self._edges.cut(rows.ts)
         cells = places
@@ -265,10 +291,15 @@ class SlicedGroup:
             wide = np.flatnonzero(np.diff(rows.ts) >= gap) + 1
             cells = np.union1d(places, wide)
         columns = [operator.runs(rows, cells) for operator in self.operators]
+        cut = places[np.isin(slices, self._edges.cuts)] if gap else places
         if chosen.timeline is not None:
-            chosen.timeline.add(slices, self._folded(columns, cells, places))
+            held = self._folded(columns, cells, places)
+            if slices.item(0) == TS_MIN:
+                slices, held = slices[1:], [tuple(column[1:] for column in state) for state in held]
+            if len(slices):
+                chosen.timeline.add(slices, held)
         if chosen.sessions:
-            apart = np.union1d(wide, places[np.isin(slices, self._edges.cuts)])
+            apart = np.union1d(wide, cut)
             apart = apart if len(apart) and apart[0] == 0 else np.concatenate(([0], apart))
             last = rows.ts[np.append(apart[1:], len(rows)) - 1]
             none = np.zeros(len(apart), np.int64)
@@ -279,7 +310,7 @@ class SlicedGroup:
         """States of fine cells as states of coarser ones, by the rows at which both begin."""
         if len(cells) == len(wanted):
             return columns
-        starts = np.searchsorted(cells, wanted)
+        starts = cells.searchsorted(wanted)
         return [
             operator.fold(column, starts) for operator, column in zip(self.operators, columns, strict=True)
         ]
@@ -297,31 +328,38 @@ class SlicedGroup:
         start, end = self._edges.span(low)
         within_gap = not chosen.gap or high - low < chosen.gap
         if high < end and within_gap:
-            self.lifted += len(rows)
-            self._feed_slice(chosen, start, rows, codes, low)
+            self.lifted += len(rows.value)
+            self._feed_slice(chosen, start, rows, codes)
             return
+        self.lifted += len(rows)
         if not rows.in_order:
+            few = self._edges.spans(low, high)
+            if few is not None and within_gap:
+                for begin, stop in few:
+                    inside = np.flatnonzero((rows.ts >= begin) & (rows.ts < stop))
+                    if len(inside):
+                        self._feed_slice(chosen, begin, rows.take(inside, in_order=False), codes[inside])
+                return
             order = np.argsort(rows.ts, kind="stable")
             rows, codes = rows.take(order, in_order=True), codes[order]
         places, slices = self._edges.cut(rows.ts)
         if within_gap and len(rows) >= 64 * len(places):
-            self.lifted += len(rows)
             bounds = [*places.tolist(), len(rows)]
-            for place, slice_ in enumerate(slices.tolist()):
-                piece = slice(bounds[place], bounds[place + 1])
-                part = rows.take(piece, in_order=True)
-                self._feed_slice(chosen, slice_, part, codes[piece], part.ts.item(0))
+            for slice_, (begin, stop) in zip(slices.tolist(), pairwise(bounds), strict=True):
+                self._feed_slice(chosen, slice_, rows.cut(begin, stop), codes[begin:stop])
             return
-        self.lifted += len(rows)
         self._feed_cells(chosen, rows, codes, places, slices)
 
-    def _feed_slice(self, chosen: _Selection, start: int, rows: Rows, codes: Array, low: int) -> None:
+    def _feed_slice(self, chosen: _Selection, start: int, rows: Rows, codes: Array) -> None:
         """Rows of one slice that span less than the gap: one cell a code."""
         size = len(self.space)
-        simple = [operator for operator in self.operators if isinstance(operator, Ufunc)]
-        if len(simple) == len(self.operators):
-            if not chosen.sessions and chosen.keyed is not None:
-                dense = chosen.keyed.dense(start, size, expected=len(rows))
+        simple = self._simple
+        keyed = chosen.keyed if start > TS_MIN else None
+        if keyed is None and not chosen.sessions:
+            return
+        if simple is not None:
+            if not chosen.sessions and keyed is not None:
+                dense = keyed.dense(start, size, expected=len(rows))
                 if dense is not None:
                     for operator, columns in zip(simple, dense, strict=True):
                         if size >= MANY_KEYS or size > 8 * len(rows):
@@ -338,8 +376,8 @@ class SlicedGroup:
                 # The last write wins: forwards it is the last time of a key, backwards the first.
                 last[codes], first[codes[::-1]] = rows.ts, rows.ts[::-1]
                 states = [tuple(column[held] for column in columns) for columns in columns_all]
-                if chosen.keyed is not None:
-                    chosen.keyed.add(start, held, states, size)
+                if keyed is not None:
+                    keyed.add(start, held, states, size)
                 self._add_fragments(chosen, Fragments(held, first[held], last[held], states))
                 return
         order = np.argsort(codes, kind="stable")
@@ -350,8 +388,8 @@ class SlicedGroup:
         fresh[1:] = codes[1:] != codes[:-1]
         places = np.flatnonzero(fresh)
         states = [operator.runs(rows, places) for operator in self.operators]
-        if chosen.keyed is not None:
-            chosen.keyed.add(start, codes[places], states, size)
+        if keyed is not None:
+            keyed.add(start, codes[places], states, size)
         if chosen.sessions:
             last_row = np.append(places[1:], len(codes)) - 1
             self._add_fragments(chosen, Fragments(codes[places], rows.ts[places], rows.ts[last_row], states))
@@ -372,7 +410,12 @@ class SlicedGroup:
         states = [operator.runs(rows, cells) for operator in self.operators]
         if chosen.keyed is not None:
             start, code = slices[number[cells]], codes[cells]
-            self._add_cells(chosen.keyed, start, code, states)
+            begun = start > TS_MIN
+            if np.count_nonzero(begun) == len(begun):
+                self._add_cells(chosen.keyed, start, code, states)
+            elif begun.any():
+                held = [tuple(column[begun] for column in columns) for columns in states]
+                self._add_cells(chosen.keyed, start[begun], code[begun], held)
         if chosen.sessions:
             cut = np.isin(slices, self._edges.cuts)
             if cut.any():
@@ -424,7 +467,7 @@ class SlicedGroup:
             fragments = chosen.sessions[0].sessions.drain() if chosen.sessions else None
             if len(start) or (fragments is not None and len(fragments)):
                 parts[where] = SelectionPart(start, code, states, fragments)
-        return SlicedPart(list(self.space.names.listed), parts) if parts else None
+        return SlicedPart(list(self.space.names.listed), names(self.operators), parts) if parts else None
 
     def merge(self, part: SlicedPart, sources: Array) -> None:
         """Take another node's part; `sources` translates its source codes."""
@@ -434,15 +477,22 @@ class SlicedGroup:
             if chosen is None:
                 continue
             if len(theirs.start):
-                states = translated(self.operators, theirs.states, sources)
+                states = self._taken(part, theirs.states, sources)
                 if chosen.timeline is not None:
                     chosen.timeline.add(theirs.start, states)
                 elif chosen.keyed is not None:
                     self._add_cells(chosen.keyed, theirs.start, table[theirs.code], states)
             if theirs.fragments is not None and len(theirs.fragments):
                 f = theirs.fragments
-                states = translated(self.operators, f.states, sources)
+                states = self._taken(part, f.states, sources)
                 self._add_fragments(chosen, Fragments(table[f.code], f.first, f.last, states))
+
+    def _taken(self, part: SlicedPart, states: list[Columns], sources: Array) -> list[Columns]:
+        """Another node's states as ours: it may compute more or less than we do."""
+        mine = states
+        if part.operators != names(self.operators):
+            mine = adapted(part.operators, states, self.operators)
+        return translated(self.operators, mine, sources)
 
     # Windows
 
@@ -458,11 +508,10 @@ class SlicedGroup:
             for store in chosen.sessions:
                 if watermark >= store.sessions.next:
                     self._close_sessions(chosen, store, watermark)
-            if chosen.unbroken and chosen.timeline is not None:
-                self._close_unbroken(chosen, chosen.timeline, watermark)
-            if chosen.timeline is not None and len(chosen.timeline) > 64:
-                longest = max(m.periodic.length for m in self.members if m.periodic)
-                chosen.timeline.trim(watermark - longest)
+            if chosen.timeline is not None:
+                if chosen.unbroken:
+                    self._close_unbroken(chosen, chosen.timeline, watermark)
+                chosen.timeline.trim(watermark - chosen.longest)
 
     def _close_plain(
         self, chosen: _Selection, timeline: Timeline, closings: Closings, watermark: int
@@ -471,9 +520,9 @@ class SlicedGroup:
         query, start, end = closings.due(watermark, starts)
         if not len(query):
             return
-        low, high = np.searchsorted(starts, start), np.searchsorted(starts, end)
+        low, high = starts.searchsorted(start), starts.searchsorted(_seen(chosen, query, end))
         held = high > low
-        if not held.all():
+        if np.count_nonzero(held) < len(held):
             query, start, end, low, high = query[held], start[held], end[held], low[held], high[held]
             if not len(query):
                 return
@@ -487,7 +536,8 @@ class SlicedGroup:
         keyed.seal(self._edges.span(min(watermark, FOREVER))[0], size)
         starts = keyed.starts
         query, start, end = closings.due(watermark, starts)
-        low, high = np.searchsorted(starts, start).tolist(), np.searchsorted(starts, end).tolist()
+        low = starts.searchsorted(start).tolist()
+        high = starts.searchsorted(_seen(chosen, query, end)).tolist()
         same: tuple[int, int] | None = None
         for row in range(len(query)):
             if high[row] > low[row]:
@@ -548,7 +598,8 @@ class SlicedGroup:
                 continue
             start = np.arange(unbroken.next, until + 1, window.slide)
             unbroken.next = int(start[-1]) + window.slide
-            low, high = np.searchsorted(starts, start), np.searchsorted(starts, start + window.length)
+            seen = np.minimum(start + window.length, window.end)
+            low, high = starts.searchsorted(start), starts.searchsorted(seen)
             states = [operator.empty(len(start)) for operator in self.operators]
             held = np.flatnonzero(high > low)
             if len(held):
@@ -569,7 +620,7 @@ class SlicedGroup:
         return found
 
     def __len__(self) -> int:
-        """How many cells are held."""
+        """How many cells are held: slices by key, and fragments."""
         size = 0
         for chosen in self._selections.values():
             size += len(chosen.timeline) if chosen.timeline is not None else 0
@@ -581,6 +632,11 @@ class SlicedGroup:
 def translated(operators: Sequence[Operator], states: Sequence[Columns], sources: Array) -> list[Columns]:
     """States whose source codes are another node's, with ours."""
     return [op.translated(columns, sources) for op, columns in zip(operators, states, strict=True)]
+
+
+def _seen(chosen: _Selection, query: Array, end: Ints) -> Ints:
+    """Until when the windows see events: their end, or that of their query."""
+    return end if chosen.until is None else np.minimum(end, chosen.until[query])
 
 
 def _by_time(rows: Rows) -> Rows:

@@ -42,10 +42,12 @@ class Space:
             known = self._known[id(keys), place] = (keys, None if same else table)
         return given.astype(np.intp) if known[1] is None else known[1][given]
 
-    def mixed_codes(self, given: Array | None, keys: list[str], sites: Array, site_names: list[str]) -> Array:
-        """The group's codes for rows of several sources; `sites` holds a site for each row."""
-        key = given if self.keyed and given is not None else np.zeros(len(sites), np.int64)
-        site = sites if self.by_site else np.zeros(len(sites), np.int64)
+    def mixed_codes(
+        self, given: Array | None, keys: list[str], sites: Array | None, site_names: list[str], rows: int
+    ) -> Array:
+        """The group's codes for rows of several sources; `sites` holds a site for each row, if it matters."""
+        key = given if self.keyed and given is not None else np.zeros(rows, np.int64)
+        site = sites if self.by_site and sites is not None else np.zeros(rows, np.int64)
         pairs, inverse = np.unique(site * max(len(keys), 1) + key, return_inverse=True)
         table = self.names.codes(
             [

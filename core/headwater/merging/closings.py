@@ -56,7 +56,7 @@ class Closings:
             if not self._lay_next(watermark, slices, found):
                 break
         else:
-            upto = int(np.searchsorted(self._ends, watermark, "right"))
+            upto = int(self._ends.searchsorted(watermark, "right"))
             if upto > self._at:
                 here = slice(self._at, upto)
                 found.append((self._queries[here], self._starts[here], self._ends[here]))
@@ -77,7 +77,7 @@ class Closings:
         """Lay out the next stretch of ends; False once nothing more can end by the watermark."""
         low = self._laid_to
         # Windows up to `low` are done: only data that reaches into a later one matters.
-        place = int(np.searchsorted(slices, low - self.longest, "right")) if low > TS_MIN else 0
+        place = int(slices.searchsorted(low - self.longest, "right")) if low > TS_MIN else 0
         if place >= len(slices):
             self._ends = self._ends[:0]
             self._starts, self._queries, self._at = self._ends, self._queries[:0], 0

@@ -28,7 +28,7 @@ class Ranks:
 
     def add(self, rows: Rows) -> None:
         """The next rows of the total order."""
-        size = len(rows)
+        size = len(rows.value)
         low, high = self._edges.span(self.reached)
         if self.reached + size <= high:
             self._timeline.add_one(low, [operator.whole(rows) for operator in self._operators])
@@ -45,7 +45,7 @@ class Ranks:
         query, start, end = self._closings.due(self.reached, starts)
         if not len(query):
             return None
-        low, high = np.searchsorted(starts, start), np.searchsorted(starts, end)
+        low, high = starts.searchsorted(start), starts.searchsorted(end)
         states = self._timeline.fold(low, high, int(high.max()))
         self._timeline.trim(self.reached - self._closings.longest)
         return Closed(query, np.zeros(len(query), np.int64), start, end, states)

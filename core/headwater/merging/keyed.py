@@ -6,6 +6,7 @@ is asked for, so that a window of n slices reads some 14 log_8(n) nodes instead 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -43,12 +44,16 @@ class KeyedTimeline:
         self._nodes: dict[tuple[int, int], Cells] = {}
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._sealed)
+        """How many cells are held."""
+        size = sum(len(codes) for codes, _ in self._sealed)
+        for slice_ in self._open.values():
+            size += slice_.cells if slice_.dense is None else len(slice_.dense[0][0])
+        return size
 
     @property
     def starts(self) -> Ints:
-        """The starts of the sealed slices, in order."""
-        return np.array(self._starts, np.int64)
+        """The starts of all slices, in order: the sealed ones, then the open ones."""
+        return np.array([*self._starts, *sorted(self._open)], np.int64)
 
     def add(self, start: int, codes: Ints, states: Sequence[Columns], size: int) -> None:
         """Merge cells of one slice; `codes` rise, and all are below `size`."""
@@ -140,7 +145,7 @@ class KeyedTimeline:
 
     def trim(self, before: int) -> None:
         """Forget sealed slices that start before a time."""
-        count = int(np.searchsorted(self._starts, before))
+        count = bisect_left(self._starts, before)
         if count:
             del self._starts[:count], self._sealed[:count]
             self._first += count

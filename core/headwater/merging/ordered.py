@@ -29,6 +29,12 @@ class OrderedEvents:
 
     def release(self, before: int, *, joined: bool = False) -> Iterator[Rows]:
         """Everything with a ts below the watermark, in the total order; `joined` in one piece."""
+        if len(self._waiting) == 1:
+            (rows,) = self._waiting
+            if rows.in_order and rows.ts.item(len(rows) - 1) < before:
+                self._waiting = []
+                yield rows
+                return
         ready: list[Rows] = []
         waiting: list[Rows] = []
         for rows in self._waiting:
@@ -36,12 +42,12 @@ class OrderedEvents:
                 cut = (
                     len(rows)
                     if rows.ts.item(len(rows) - 1) < before
-                    else int(np.searchsorted(rows.ts, before))
+                    else int(rows.ts.searchsorted(before))
                 )
                 if cut:
-                    ready.append(rows if cut == len(rows) else rows.take(slice(0, cut), in_order=True))
+                    ready.append(rows if cut == len(rows) else rows.cut(0, cut))
                 if cut < len(rows):
-                    waiting.append(rows if not cut else rows.take(slice(cut, len(rows)), in_order=True))
+                    waiting.append(rows if not cut else rows.cut(cut, len(rows)))
             else:
                 early = rows.ts < before
                 if early.any():
@@ -69,8 +75,11 @@ class OrderedEvents:
         seq = np.concatenate([rows.numbers() for rows in pieces])
         source = np.concatenate([rows.sources() for rows in pieces])
         order = np.lexsort((seq, self._order.ranks[source], ts))
-        keys = [rows.codes for rows in pieces if rows.codes is not None]
-        codes = np.concatenate(keys)[order] if keys else None
+        codes = None
+        if any(rows.codes is not None for rows in pieces):
+            # Rows from before anybody asked for keys: whoever asks sees later ones only.
+            known = [rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64) for rows in pieces]
+            codes = np.concatenate(known)[order]
         return Rows(ts[order], value[order], seq[order], source[order], True, None, codes)
 
     def drain(self) -> list[Rows]:

@@ -79,7 +79,7 @@ class Sessions:
 
     def _apart(self, one: int, two: int) -> bool:
         """Whether a cut lies between two times."""
-        low, high = np.searchsorted(self._cuts, [one, two], "right")
+        low, high = self._cuts.searchsorted([one, two], "right")
         return bool(low != high)
 
     def add(self, new: Fragments, size: int) -> None:
@@ -99,7 +99,7 @@ class Sessions:
         held = self._first[code] <= self._last[code]
         near = (new.first - self._last[code] < self.gap) & (self._first[code] - new.last < self.gap)
         if len(self._cuts):
-            near &= np.searchsorted(self._cuts, new.first, "right") == np.searchsorted(
+            near &= self._cuts.searchsorted(new.first, "right") == np.searchsorted(
                 self._cuts, self._first[code], "right"
             )
         aside = held & ~near
@@ -191,7 +191,7 @@ class Sessions:
         fresh = np.ones(len(joined), bool)
         fresh[1:] = (joined.code[1:] != joined.code[:-1]) | (joined.first[1:] - reached[:-1] >= self.gap)
         if len(self._cuts):
-            epoch = np.searchsorted(self._cuts, joined.first, "right")
+            epoch = self._cuts.searchsorted(joined.first, "right")
             fresh[1:] |= epoch[1:] != epoch[:-1]
         starts = np.flatnonzero(fresh)
         if len(starts) == len(joined):

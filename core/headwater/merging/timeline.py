@@ -14,7 +14,8 @@ import numpy as np
 from headwater.merging.ranges import spread
 from headwater.operators import Array, Columns, Ints, Operator, State, Ufunc
 
-BLOCK = 256
+SHIFT = 8
+BLOCK = 1 << SHIFT
 # Ranges of this many rows on average are reduced as they are.
 SHORT = 2 * BLOCK
 
@@ -45,7 +46,7 @@ class Timeline:
         row = self._size - 1
         if row >= self._head and (last := self._start.item(row)) >= start:
             if last != start:
-                row = int(np.searchsorted(self.starts, start)) + self._head
+                row = int(self.starts.searchsorted(start)) + self._head
                 if self._start.item(row) != start:
                     self._add_before(
                         np.array([start]),
@@ -92,7 +93,7 @@ class Timeline:
 
     def _add_before(self, starts: Ints, states: Sequence[Columns]) -> None:
         """Merge cells of which some lie before the last slice: out of order, or from another node."""
-        rows = np.searchsorted(self.starts, starts) + self._head
+        rows = self.starts.searchsorted(starts) + self._head
         known = rows < self._size
         known[known] = self._start[rows[known]] == starts[known]
         if known.any():
@@ -152,12 +153,18 @@ class Timeline:
     def trim(self, before: int) -> None:
         """Forget slices that start before a time: no window will ask for them again."""
         if self._size > self._head and self._start.item(self._head) < before:
-            self._head += int(np.searchsorted(self.starts, before))
+            head = self._head
+            self._head += int(self.starts.searchsorted(before))
+            for columns in self._states:
+                for column in columns:
+                    if column.dtype == object:
+                        # What a cell refers to would stay alive until the rows are moved.
+                        column[head : self._head] = None
 
     def fold(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
         """One state a range `[low, high)` of rows; rows below `sealed` change no more."""
         low, high, sealed = low + self._head, high + self._head, sealed + self._head
-        if int((high - low).sum()) <= SHORT * len(low):
+        if np.add.reduce(high - low) <= SHORT * len(low):
             return [
                 operator.ranges(tuple(column[: self._size] for column in columns), low, high)
                 for operator, columns in zip(self._operators, self._states, strict=True)
@@ -244,7 +251,13 @@ class _Folds:
 
     def fold(self, column: Array, low: Ints, high: Ints, sealed: int) -> Array:
         self._extend(column, sealed)
-        first, last = low // BLOCK, (high - 1) // BLOCK
+        first, last = low >> SHIFT, (high - 1) >> SHIFT
+        between = last > first + 1
+        if np.count_nonzero(between) == len(between):
+            bounds = np.empty(2 * len(low), np.int64)
+            bounds[0::2], bounds[1::2] = first + 1, last
+            inner = self._ufunc.reduceat(self._whole, bounds)[::2]
+            return np.asarray(self._ufunc(self._ufunc(self._back[low], inner), self._ahead[high - 1]))
         apart = last > first
         if not apart.all():
             result = np.empty(len(low), column.dtype)
@@ -256,11 +269,6 @@ class _Folds:
                 result[apart] = self.fold(column, low[apart], high[apart], sealed)
             return result
         ends = self._ufunc(self._back[low], self._ahead[high - 1])
-        between = last > first + 1
-        if between.all():
-            bounds = np.empty(2 * len(low), np.int64)
-            bounds[0::2], bounds[1::2] = first + 1, last
-            return np.asarray(self._ufunc(ends, self._ufunc.reduceat(self._whole, bounds)[::2]))
         if between.any():
             bounds = np.empty(2 * int(between.sum()), np.int64)
             bounds[0::2], bounds[1::2] = first[between] + 1, last[between]

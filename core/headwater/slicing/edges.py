@@ -5,6 +5,7 @@ Edges do not depend on the data, so they are laid out ahead, a stretch of time a
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,9 +14,10 @@ import numpy as np
 from headwater.operators import TS_MAX, TS_MIN, Array, Ints
 
 # How many edges are laid out at once, and how many stretches are remembered.
-AHEAD = 1_024
-REMEMBERED = 64
+AHEAD = 512
+REMEMBERED = 8
 FAR = 1 << 60
+FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Edges:
         self._slide, self._phase, self._begin, self._end = _without_repeats(sorted(combs))
         rate = float((1.0 / self._slide).sum()) if len(self._slide) else 0.0
         self._stretch = min(max(int(AHEAD / rate), 1), FAR) if rate else 0
-        self._laid: dict[int, Ints] = {}
+        # Laid-out edges by the number of their stretch: as an array, and as a list to look one up in.
+        self._laid: dict[int, tuple[Ints, list[int]]] = {}
         # The slice that was asked for last.
         self.low, self.high = TS_MAX, TS_MIN
 
@@ -52,7 +55,7 @@ class Edges:
         low = stretch * self._stretch
         high = low + self._stretch
         found: list[Array] = [
-            self.cuts[np.searchsorted(self.cuts, low) : np.searchsorted(self.cuts, high, "right")]
+            self.cuts[self.cuts.searchsorted(low) : self.cuts.searchsorted(high, "right")]
         ]
         begin, end = np.maximum(self._begin, low), np.minimum(self._end, high)
         first = -((self._phase - begin) // self._slide)
@@ -67,51 +70,65 @@ class Edges:
         before = before[before >= self._begin]
         behind = self._phase - (self._phase - np.maximum(self._begin, high)) // self._slide * self._slide
         behind = behind[behind <= self._end]
-        place = int(np.searchsorted(self.cuts, low))
-        place_behind = int(np.searchsorted(self.cuts, high, "right"))
+        place = int(self.cuts.searchsorted(low))
+        place_behind = int(self.cuts.searchsorted(high, "right"))
         outer_low = max([TS_MIN, *before.tolist(), *self.cuts[max(place - 1, 0) : place].tolist()])
         outer_high = min([TS_MAX, *behind.tolist(), *self.cuts[place_behind : place_behind + 1].tolist()])
         found += [np.array([outer_low]), np.array([outer_high])]
         return np.unique(np.concatenate(found))
 
-    def _around(self, ts: int) -> tuple[Ints, int]:
+    def _around(self, ts: int) -> tuple[Ints, list[int], int]:
         """The edges round a time, and where their stretch ends."""
         stretch = ts // self._stretch if self._stretch else 0
-        edges = self._laid.get(stretch)
-        if edges is None:
+        laid = self._laid.get(stretch)
+        if laid is None:
             if len(self._laid) >= REMEMBERED:
                 del self._laid[next(iter(self._laid))]
-            edges = self._laid[stretch] = self._lay(stretch)
-        return edges, (stretch + 1) * self._stretch if self._stretch else TS_MAX
+            edges = self._lay(stretch)
+            laid = self._laid[stretch] = (edges, edges.tolist())
+        return *laid, (stretch + 1) * self._stretch if self._stretch else TS_MAX
 
     def span(self, ts: int) -> tuple[int, int]:
         """The slice `[low, high)` that holds a time."""
         if not self.low <= ts < self.high:
-            edges, _ = self._around(ts)
-            place = int(np.searchsorted(edges, ts, "right"))
-            self.low, self.high = int(edges[place - 1]), int(edges[place])
+            _, edges, _ = self._around(ts)
+            place = bisect_right(edges, ts)
+            self.low, self.high = edges[place - 1], edges[place]
         return self.low, self.high
+
+    def spans(self, low: int, high: int) -> list[tuple[int, int]] | None:
+        """The slices that hold `[low, high]`, if they are few."""
+        found = [self.span(low)]
+        while found[-1][1] <= high:
+            if len(found) == FEW:
+                return None
+            found.append(self.span(found[-1][1]))
+        return found
 
     def cut(self, ts: Ints) -> tuple[Ints, Ints]:
         """Cut sorted times at the edges: where each piece begins, and the start of its slice."""
         places: list[Array] = []
         slices: list[Array] = []
         done, size = 0, len(ts)
+        last = ts.item(size - 1)
         while done < size:
-            edges, until = self._around(ts.item(done))
-            stop = size if ts.item(size - 1) < until else int(np.searchsorted(ts, until))
-            first = int(np.searchsorted(edges, ts.item(done), "right")) - 1
-            last = int(np.searchsorted(edges, ts.item(stop - 1), "right")) - 1
-            inner = edges[first : last + 1]
-            bounds = np.empty(len(inner) + 1, np.int64)
-            bounds[0], bounds[-1] = done, stop
-            np.add(np.searchsorted(ts[done:stop], inner[1:]), done, out=bounds[1:-1])
-            held = bounds[1:] > bounds[:-1]
-            places.append(bounds[:-1][held])
-            slices.append(inner[held])
+            first = ts.item(done)
+            edges, listed, until = self._around(first)
+            stop = size if last < until else int(ts.searchsorted(until))
+            upto = bisect_right(listed, last if stop == size else until - 1)
+            inner = edges[bisect_right(listed, first) - 1 : upto]
+            begins = ts.searchsorted(inner)
+            begins[0] = done
+            # A slice is held if the next one begins later; the last one is held by what ends it.
+            held = begins[1:] > begins[:-1]
+            if np.count_nonzero(held) < len(held) or begins.item(len(begins) - 1) == stop:
+                kept = np.append(held, begins[-1] < stop)
+                begins, inner = begins[kept], inner[kept]
+            if stop == size and not done:
+                return begins, inner
+            places.append(begins)
+            slices.append(inner)
             done = stop
-        if len(places) == 1:
-            return places[0], slices[0]
         begins, starts = np.concatenate(places), np.concatenate(slices)
         # A slice that reaches over the end of a stretch was cut there, and is one slice all the same.
         fresh = np.ones(len(starts), bool)
