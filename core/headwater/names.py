@@ -30,4 +30,9 @@ class Names(Generic[Name]):
         return found
 
     def codes(self, names: Sequence[Name]) -> Array:
+        if not self.listed and len(set(names)) == len(names):
+            # The first dictionary, often the only one, is taken as it is.
+            self.listed = list(names)
+            self._codes = dict(zip(self.listed, range(len(self.listed)), strict=True))
+            return np.arange(len(self.listed))
         return np.fromiter((self.code(name) for name in names), np.int64, len(names))

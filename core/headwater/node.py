@@ -25,7 +25,7 @@ from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
 from headwater.operators import TS_MAX, TS_MIN, Array, Rows, SourceOrder
 from headwater.partials import Partial, Span
-from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, judge
+from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
 from headwater.queries import Query, Sharing, validate
 from headwater.windows import TS_LIMIT
 
@@ -258,6 +258,24 @@ class Node:
         source = self.sources.get(batch.source) or self._known(batch.source)
         if batch.first != source.position + 1:
             raise OutOfSequence(batch.source, source.position + 1, batch.first)
+        found = clean(batch, source.code, source.largest, source.lateness, self._limit)
+        if found is None or self._marked:
+            return self._push_judged(source, batch)
+        rows, low, high = found
+        for sliced in self._sliced:
+            sliced.read(rows, low, high, batch.keys, source.site)
+        if self._central:
+            self._ordered.add(self._with_keys(rows, batch.keys))
+        if high > self.largest:
+            self.largest = high
+        if high > source.largest:
+            source.largest = high
+        read = len(rows.value)
+        source.position += read
+        return read
+
+    def _push_judged(self, source: Source, batch: Batch) -> int:
+        """Read a batch record by record: some are late, rejected, marks, heartbeats or too far ahead."""
         judged = judge(batch, source.code, source.largest, source.lateness, self._limit)
         rows = judged.rows
         if len(rows.value):

@@ -51,15 +51,14 @@ class Rows:
 
     `in_order` says that the rows follow the total order within every cell that they are cut into.
     `total` is the sum of all values where somebody has computed it already. A number for `seq` stands
-    for consecutive numbers from there on, a number for `source` for one source. What few operators
-    read (times, numbers) is picked out of the batch only when it is read.
+    for consecutive numbers from there on, a number for `source` for one source.
     """
 
-    __slots__ = ("_of", "_picked", "_ts", "codes", "in_order", "seq", "source", "total", "value")
+    __slots__ = ("codes", "in_order", "seq", "source", "total", "ts", "value")
 
     def __init__(
         self,
-        ts: Ints | None,
+        ts: Ints,
         value: Floats,
         seq: Ints | int,
         source: Array | int,
@@ -67,20 +66,16 @@ class Rows:
         total: float | None = None,
         codes: Array | None = None,
     ) -> None:
-        self._ts, self.value, self.seq, self.source = ts, value, seq, source
-        self.in_order, self.total, self.codes = in_order, total, codes
-        self._of: Rows | None = None
-        self._picked: Array | None = None
+        self.ts = ts
+        self.value = value
+        self.seq = seq
+        self.source = source
+        self.in_order = in_order
+        self.total = total
+        self.codes = codes
 
     def __len__(self) -> int:
         return len(self.value)
-
-    @property
-    def ts(self) -> Ints:
-        if self._ts is None:
-            assert self._of is not None
-            self._ts = self._of.ts[self._picked]
-        return self._ts
 
     def cut(self, begin: int, end: int) -> Rows:
         """Rows `[begin, end)`, as views."""
@@ -88,7 +83,7 @@ class Rows:
         return Rows(
             self.ts[here],
             self.value[here],
-            self.seq + begin if isinstance(self.seq, int) and self._of is None else self.numbers()[here],
+            self.seq + begin if isinstance(self.seq, int) else self.seq[here],
             self.source if isinstance(self.source, int) else self.source[here],
             self.in_order,
             None,
@@ -97,26 +92,12 @@ class Rows:
 
     def take(self, rows: Array, *, in_order: bool) -> Rows:
         """Some of the rows, by index."""
-        taken = Rows(
-            None,
-            self.value[rows],
-            -1,
-            self.source if isinstance(self.source, int) else self.source[rows],
-            in_order,
-            None,
-            None if self.codes is None else self.codes[rows],
-        )
-        taken._of, taken._picked = self, rows
-        return taken
+        return _Picked(self, rows, in_order)
 
     def numbers(self) -> Ints:
         """The sequence number of every row."""
-        if self._of is not None:
-            self.seq = self._of.numbers()[self._picked]
-            self._ts, self._of = self.ts, None
-        elif isinstance(self.seq, int):
+        if isinstance(self.seq, int):
             return np.arange(self.seq, self.seq + len(self.value), dtype=np.int64)
-        assert not isinstance(self.seq, int)
         return self.seq
 
     def sources(self) -> Array:
@@ -124,6 +105,29 @@ class Rows:
         if isinstance(self.source, int):
             return np.full(len(self.value), self.source, np.int32)
         return self.source
+
+
+class _Picked(Rows):
+    """Rows picked out of others; what few operators read is picked only when it is read."""
+
+    __slots__ = ("_index", "_of")
+
+    def __init__(self, of: Rows, index: Array, in_order: bool) -> None:
+        self._of, self._index = of, index
+        self.value = of.value[index]
+        self.source = of.source if isinstance(of.source, int) else of.source[index]
+        self.codes = None if of.codes is None else of.codes[index]
+        self.in_order, self.total = in_order, None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ts":
+            self.ts = self._of.ts[self._index]
+            return self.ts
+        if name == "seq":
+            seq = self._of.seq
+            self.seq = self._index + seq if isinstance(seq, int) else seq[self._index]
+            return self.seq
+        raise AttributeError(name)
 
 
 def lengths(starts: Ints, size: int) -> Ints:

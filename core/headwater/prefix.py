@@ -18,7 +18,7 @@ from headwater.operators import TS_MAX, TS_MIN, Array, Floats, Ints, Rows
 from headwater.windows import TS_LIMIT
 
 SAMPLE_LIMIT = 16
-_ONES = np.ones(8_192)
+_ONES = np.ones(2_048)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,47 +67,40 @@ class Refused:
 
 @dataclass(slots=True)
 class Judged:
-    """What a batch comes to: the rows that count, and what happened to the others."""
+    """What a batch comes to: the rows that count, their times, and what happened to the others."""
 
     rows: Rows
     low: int
     high: int
     read: int
     largest: int
-    late: int = 0
-    rejected: int = 0
-    sample: tuple[Refused, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    late: int
+    rejected: int
+    sample: tuple[Refused, ...]
+    marks: tuple[Mark, ...]
 
 
-def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
-    """Judge a batch behind a prefix whose largest ts is `largest`; read nothing beyond `limit`."""
+def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> tuple[Rows, int, int] | None:
+    """All rows of a batch and their lowest and highest time, if it takes no look at each to see that all
+    of them count; None says nothing. The usual batch is clean."""
     ts, value = batch.ts, batch.value
     size = len(ts)
-    if size:
-        # A finite sum proves that every value is finite, and the sum is needed anyway.
-        total = _sum(value)
-        disorder = np.count_nonzero(ts[1:] < ts[:-1])
-        if disorder:
-            low, high = int(ts.min()), int(ts.max())
-            on_time = low >= largest - lateness and (
-                low >= high - lateness or _none_late(ts, high - lateness, lateness)
-            )
-        else:
-            low, high = ts.item(0), ts.item(size - 1)
-            on_time = low >= largest - lateness
-        if (
-            on_time
-            and high <= limit
-            and low >= -TS_LIMIT
-            and high <= TS_LIMIT
-            and batch.mark is None
-            and batch.bare is None
-            and isfinite(total)
-        ):
-            rows = Rows(ts, value, batch.first, source, not disorder, total, batch.key)
-            return Judged(rows, low, high, size, high if high > largest else largest)
-    return _judge_each(batch, source, largest, lateness, limit)
+    if not size or batch.mark is not None or batch.bare is not None:
+        return None
+    disorder = np.count_nonzero(ts[1:] < ts[:-1])
+    if disorder:
+        low, high = int(ts.min()), int(ts.max())
+        if low < high - lateness and not _none_late(ts, high - lateness, lateness):
+            return None
+    else:
+        low, high = ts.item(0), ts.item(size - 1)
+    if low < largest - lateness or high > limit or low < -TS_LIMIT or high > TS_LIMIT:
+        return None
+    # A finite sum proves that every value is finite, and the sum is needed anyway.
+    total = _sum(value)
+    if not isfinite(total):
+        return None
+    return Rows(ts, value, batch.first, source, not disorder, total, batch.key), low, high
 
 
 def _sum(value: Floats) -> float:
@@ -115,7 +108,7 @@ def _sum(value: Floats) -> float:
     size = len(value)
     if size <= len(_ONES):
         # For small batches this check costs less than holding numpy's warnings back, and BLAS starts
-        # faster than a ufunc; for long arrays it would use all cores.
+        # faster than a ufunc.
         if np.count_nonzero(np.isfinite(value)) < size:
             return nan
         return float(value.dot(_ONES[:size]))
@@ -136,7 +129,8 @@ def _none_late(ts: Ints, bound: int, lateness: int) -> bool:
     return bool((ts[doubtful] >= before - lateness).all())
 
 
-def _judge_each(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
+def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
+    """Judge each record behind a prefix whose largest ts is `largest`; read nothing beyond `limit`."""
     ts, value = batch.ts, batch.value
     bare = batch.bare if batch.bare is not None else np.zeros(len(ts), bool)
     strange = ~np.isfinite(value) & ~bare

@@ -140,8 +140,8 @@ class Root(Node):
 
     def push(self, batch: Batch) -> int:
         source = self.sources.get(batch.source) or self._known(batch.source)
-        self._refuse_late_comers(source)
-        if source.idle:
+        if source.idle or self._finished:
+            self._refuse_late_comers(source)
             self.resume(source.name)
         before = source.largest - source.lateness
         read = super().push(batch)
@@ -180,9 +180,8 @@ class Root(Node):
         if lowest == TS_MAX:
             return
         self._lowest = lowest
-        if lowest < -FOREVER or (self.watermark is not None and lowest <= self.watermark):
-            return
-        self._close(lowest)
+        if lowest >= -FOREVER and (self.watermark is None or lowest > self.watermark):
+            self._close(lowest)
 
     def finish(self) -> None:
         """No more events will come: everything that can be final is."""
@@ -206,7 +205,8 @@ class Root(Node):
                 if isinstance(group, SlicedGroup):
                     group.close(watermark)
         for sliced in self._sliced:
-            sliced.close(watermark)
+            if watermark >= sliced.next:
+                sliced.close(watermark)
         if self._marked:
             self._close_marked(watermark)
         if self._ending:
@@ -324,15 +324,11 @@ class Root(Node):
 
     def _lowered(self, group: Group, closed: Closed, names: list[tuple[str, str | None]]) -> Iterator[Block]:
         """One block for each list of functions that queries of the group ask for."""
-        by_functions: dict[int, list[int]] = {}
-        for index in np.unique(closed.query).tolist() if len(group.members) > 1 else closed.query[:1].tolist():
-            by_functions.setdefault(self._functions[index], []).append(index)
-        for kind, indexes in by_functions.items():
+        kinds = np.asarray(self._functions)[closed.query]
+        for kind in np.unique(kinds).tolist() if len(group.members) > 1 else kinds[:1].tolist():
+            mine = kinds == kind
             part = closed
-            if len(by_functions) > 1:
-                mine = np.flatnonzero(np.isin(closed.query, indexes))
-                if not len(mine):
-                    continue
+            if np.count_nonzero(mine) < len(mine):
                 part = Closed(
                     closed.query[mine],
                     closed.code[mine],

@@ -104,6 +104,8 @@ class SlicedGroup:
         self._simple: list[Ufunc] | None = None
         self._selections: dict[Where, _Selection] = {}
         self._watermark = TS_MIN
+        # No window ends before this time.
+        self.next = TS_MIN
         # How many events were lifted; each costs one execution of every operator.
         self.lifted = 0
 
@@ -117,6 +119,7 @@ class SlicedGroup:
         """Take these members from now on; what was gathered stays."""
         before = self.operators
         self.members = list(members)
+        self.next = TS_MIN
         self.operators = operators_of(self.members, self._order)
         same = names(before) == names(self.operators)
         if same:
@@ -216,7 +219,10 @@ class SlicedGroup:
         """Rows of one source, in the order of its numbers, with times in `[low, high]`."""
         for chosen in self._selections.values():
             if chosen.where is EVERYTHING:
-                self._feed(chosen, rows, low, high, keys, site)
+                if self.space.plain:
+                    self._feed_plain(chosen, rows, low, high)
+                else:
+                    self._feed(chosen, rows, low, high, keys, site)
                 continue
             allowed = None
             if chosen.where.keys is not None:
@@ -263,8 +269,10 @@ class SlicedGroup:
 
     def _feed_plain(self, chosen: _Selection, rows: Rows, low: int, high: int) -> None:
         self.lifted += len(rows.value)
-        start, end = self._edges.span(low)
-        gap = chosen.gap
+        edges = self._edges
+        if low < edges.low or low >= edges.high:
+            edges.span(low)
+        start, end, gap = edges.low, edges.high, chosen.gap
         if high < end and (not gap or high - low < gap):
             states = [operator.whole(rows) for operator in self.operators]
             # Before the first edge no window has begun: only sessions can ask for what is there.
@@ -499,6 +507,7 @@ class SlicedGroup:
     def close(self, watermark: int) -> None:
         """Close every window that ends at or before the watermark."""
         self._watermark = watermark
+        due = TS_MAX
         for chosen in self._selections.values():
             if chosen.closings is not None and watermark >= chosen.closings.next:
                 if chosen.timeline is not None:
@@ -512,6 +521,11 @@ class SlicedGroup:
                 if chosen.unbroken:
                     self._close_unbroken(chosen, chosen.timeline, watermark)
                 chosen.timeline.trim(watermark - chosen.longest)
+            if chosen.sessions or chosen.unbroken:
+                due = TS_MIN
+            elif chosen.closings is not None:
+                due = min(due, chosen.closings.next)
+        self.next = due
 
     def _close_plain(
         self, chosen: _Selection, timeline: Timeline, closings: Closings, watermark: int

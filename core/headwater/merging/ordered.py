@@ -4,85 +4,151 @@ watermark has passed it, and leaves in the order `(ts, source, seq)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from headwater.operators import Rows, SourceOrder
+from headwater.operators import TS_MIN, Rows, SourceOrder
 
 
 class OrderedEvents:
-    """Rows of all sources; `codes` are the keys'."""
+    """Rows of all sources; `codes` are the keys'.
+
+    A source's rows that rise in time are kept as they came, the few that fall behind apart from them:
+    so most of what leaves is views of batches, and only the few are sorted.
+    """
 
     def __init__(self, order: SourceOrder) -> None:
         self._order = order
-        self._waiting: list[Rows] = []
+        # By source: rows that rise, the time that they have reached, and rows that fell behind.
+        self._rising: dict[int, list[Rows]] = {}
+        self._reached: dict[int, int] = {}
+        self._behind: dict[int, list[Rows]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._waiting))
+        pieces = [*self._rising.values(), *self._behind.values()]
+        return sum(len(rows) for listed in pieces for rows in listed)
 
     def add(self, rows: Rows) -> None:
-        """Rows in the order of their source's numbers."""
-        if len(rows):
-            self._waiting.append(rows)
+        """Rows of one source in the order of its numbers."""
+        size = len(rows.value)
+        if not size:
+            return
+        assert isinstance(rows.source, int)
+        source, ts = rows.source, rows.ts
+        reached = self._reached.get(source, TS_MIN)
+        if rows.in_order and ts.item(0) >= reached:
+            self._rising.setdefault(source, []).append(rows)
+            self._reached[source] = ts.item(size - 1)
+            return
+        highest = np.maximum.accumulate(ts)
+        if reached > TS_MIN:
+            np.maximum(highest, reached, out=highest)
+        rises = ts == highest
+        self._reached[source] = highest.item(size - 1)
+        up, down = np.flatnonzero(rises), np.flatnonzero(~rises)
+        if len(up):
+            self._rising.setdefault(source, []).append(rows.take(up, in_order=True))
+        if len(down):
+            self._behind.setdefault(source, []).append(rows.take(down, in_order=False))
 
-    def release(self, before: int, *, joined: bool = False) -> Iterator[Rows]:
+    def release(self, before: int, *, joined: bool = False) -> list[Rows]:
         """Everything with a ts below the watermark, in the total order; `joined` in one piece."""
-        if len(self._waiting) == 1:
-            (rows,) = self._waiting
-            if rows.in_order and rows.ts.item(len(rows) - 1) < before:
-                self._waiting = []
-                yield rows
-                return
         ready: list[Rows] = []
-        waiting: list[Rows] = []
-        for rows in self._waiting:
-            if rows.in_order:
-                cut = (
-                    len(rows)
-                    if rows.ts.item(len(rows) - 1) < before
-                    else int(rows.ts.searchsorted(before))
-                )
-                if cut:
-                    ready.append(rows if cut == len(rows) else rows.cut(0, cut))
-                if cut < len(rows):
-                    waiting.append(rows if not cut else rows.cut(cut, len(rows)))
-            else:
+        for source, waiting in self._rising.items():
+            if not waiting:
+                continue
+            done = 0
+            for rows in waiting:
+                if rows.ts.item(0) >= before:
+                    break
+                size = len(rows.value)
+                if rows.ts.item(size - 1) < before:
+                    ready.append(rows)
+                    done += 1
+                    continue
+                cut = int(rows.ts.searchsorted(before))
+                ready.append(rows.cut(0, cut))
+                waiting[done] = rows.cut(cut, size)
+                break
+            del waiting[:done]
+        behind = self._release_behind(before) if self._behind else []
+        if not behind and (len(ready) <= 1 or not joined):
+            # One source's rows in one order are handed on as they are.
+            if len({rows.source for rows in ready if isinstance(rows.source, int)}) <= 1:
+                return ready
+        if len(self._rising) == 1 and ready and behind:
+            return [_merged(_joined(ready), self._sorted(behind))]
+        pieces = ready + behind
+        return [self._sorted(pieces)] if pieces else []
+
+    def _release_behind(self, before: int) -> list[Rows]:
+        ready = []
+        for source, waiting in self._behind.items():
+            kept = []
+            for rows in waiting:
                 early = rows.ts < before
-                if early.any():
+                if early.all():
+                    ready.append(rows)
+                elif early.any():
                     ready.append(rows.take(np.flatnonzero(early), in_order=False))
-                if not early.all():
-                    waiting.append(rows.take(np.flatnonzero(~early), in_order=False))
-        self._waiting = waiting
-        # Batches of one source that follow each other in time are handed on as they are.
-        alone = all(rows.in_order and isinstance(rows.source, int) for rows in ready)
-        if (
-            (len(ready) <= 1 or not joined)
-            and alone
-            and all(
-                one.source == two.source and one.ts.item(len(one) - 1) <= two.ts.item(0)
-                for one, two in pairwise(ready)
-            )
-        ):
-            yield from ready
-        elif ready:
-            yield self._sorted(ready)
+                    kept.append(rows.take(np.flatnonzero(~early), in_order=False))
+                else:
+                    kept.append(rows)
+            self._behind[source] = kept
+        return ready
 
     def _sorted(self, pieces: list[Rows]) -> Rows:
-        ts = np.concatenate([rows.ts for rows in pieces])
-        value = np.concatenate([rows.value for rows in pieces])
-        seq = np.concatenate([rows.numbers() for rows in pieces])
-        source = np.concatenate([rows.sources() for rows in pieces])
-        order = np.lexsort((seq, self._order.ranks[source], ts))
-        codes = None
-        if any(rows.codes is not None for rows in pieces):
-            # Rows from before anybody asked for keys: whoever asks sees later ones only.
-            known = [rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64) for rows in pieces]
-            codes = np.concatenate(known)[order]
-        return Rows(ts[order], value[order], seq[order], source[order], True, None, codes)
+        rows = _joined(pieces)
+        source, seq = rows.sources(), rows.numbers()
+        order = np.lexsort((seq, self._order.ranks[source], rows.ts))
+        return rows.take(order, in_order=True)
 
     def drain(self) -> list[Rows]:
-        """Everything as it came, and nothing stays."""
-        waiting, self._waiting = self._waiting, []
-        return waiting
+        """Everything, each source's rows in the order of its numbers, and nothing stays."""
+        drained: list[Rows] = []
+        for source, rising in self._rising.items():
+            rows = rising + self._behind.get(source, [])
+            if len(rows) > 1 and self._behind.get(source):
+                together = _joined(rows)
+                drained.append(together.take(np.argsort(together.numbers(), kind="stable"), in_order=False))
+            else:
+                drained += rows
+        self._rising, self._reached, self._behind = {}, {}, {}
+        return drained
+
+
+def _joined(pieces: list[Rows]) -> Rows:
+    """Pieces one after another."""
+    if len(pieces) == 1:
+        return pieces[0]
+    codes = None
+    if any(rows.codes is not None for rows in pieces):
+        # Rows from before anybody asked for keys: whoever asks sees later ones only.
+        known = [rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64) for rows in pieces]
+        codes = np.concatenate(known)
+    sources = {rows.source for rows in pieces if isinstance(rows.source, int)}
+    alone = len(sources) == 1 and all(isinstance(rows.source, int) for rows in pieces)
+    return Rows(
+        np.concatenate([rows.ts for rows in pieces]),
+        np.concatenate([rows.value for rows in pieces]),
+        np.concatenate([rows.numbers() for rows in pieces]),
+        sources.pop() if alone else np.concatenate([rows.sources() for rows in pieces]),
+        all(rows.in_order for rows in pieces),
+        None,
+        codes,
+    )
+
+
+def _merged(rising: Rows, few: Rows) -> Rows:
+    """One source's rising rows and the sorted few that fell behind them, in one order.
+
+    One that fell behind comes after rising ones of the same ts: they were there before it.
+    """
+    size = len(rising.value) + len(few.value)
+    places = rising.ts.searchsorted(few.ts, "right") + np.arange(len(few.value))
+    others = np.ones(size, bool)
+    others[places] = False
+    order = np.empty(size, np.int64)
+    order[places] = np.arange(len(rising.value), size)
+    order[others] = np.arange(len(rising.value))
+    return _joined([rising, few]).take(order, in_order=True)

@@ -25,6 +25,7 @@ class Timeline:
 
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = operators
+        self._merge = [operator.merge_row for operator in operators]
         self._room = 64
         self._start: Ints = np.empty(self._room, np.int64)
         self._states: list[Columns] = [operator.empty(self._room) for operator in operators]
@@ -53,8 +54,8 @@ class Timeline:
                         [op.column(s) for op, s in zip(self._operators, states, strict=True)],
                     )
                     return
-            for operator, columns, state in zip(self._operators, self._states, states, strict=True):
-                operator.merge_row(columns, row, state)
+            for merge, columns, state in zip(self._merge, self._states, states, strict=False):
+                merge(columns, row, state)
             return
         row += 1
         if row == self._room:
