@@ -15,7 +15,7 @@ from headwater.queries import Query
 from headwater.results import Result
 from headwater.root import Root
 from headwater.verification import spec_of
-from headwater.windows import Punctuation, Session, Tumbling, Window
+from headwater.windows import TS_LIMIT, Punctuation, Session, Tumbling, Window
 from tests.harness import assert_exact, assert_in_order, batch_of
 from tests.strategies import (
     COUNT_WINDOWS,
@@ -342,6 +342,37 @@ def test_decided_windows_stay_decided_when_all_sources_are_idle() -> None:
     assert bounds(root) == [(8, 9, 1)]
     (decision,) = [d for d in root.decisions if d.source == "b"]
     assert decision.ordinals == {"q": 2}
+
+
+def test_a_window_without_events_shapes_the_bounds_even_of_an_idle_source() -> None:
+    #  a      S2.E4
+    #  b  S0.......5 (idle: ends at 5)
+    root = by_order()
+    for name in "ab":
+        root.admit(name, lateness=0)
+    root.push(Batch.from_records("b", 1, [(0, None, None, "S"), (5, None, None, None)]))
+    root.push(Batch.from_records("a", 1, ordered((2, 4))))
+    root.idle("b")
+    root.finish()
+    assert bounds(root) == [(0, 5, 1)]
+
+
+def test_what_each_key_has_decided_is_part_of_the_decision() -> None:
+    #  a  S0(k)=1 E0     (window 0 of key k is decided, of no other key)
+    #  b                 admitted, and says something of k
+    query = Query("q", Punctuation("S", "E", "order"), "count", key_by="key")
+    life = Life([query], [(oracle.Source("a"), []), (oracle.Source("b"), [])], expected=1)
+    life.push([oracle.Event("a", 1, 0, "k", 1.0, "S"), oracle.Event("a", 2, 0, None, None, "E")])
+    life.push([oracle.Event("b", 1, 0, "k", 1.0)])
+    life.compare()
+
+
+def test_the_largest_time_of_a_source_stays_within_64_bits() -> None:
+    root = root_of(a=0)
+    root.push(batch("a", 1, TS_LIMIT))
+    root.admit("b", lateness=TS_LIMIT)  # W + lateness is 2^63
+    root.push(batch("b", 1, 5))
+    assert root.account("b").late == 1
 
 
 # Partials that do not fit

@@ -327,7 +327,7 @@ class SumCount(Ufunc):
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         column = np.empty(len(starts), np.complex128)
         column.real = np.add.reduceat(rows.value, starts)
-        column.imag = lengths(starts, len(rows))
+        column.imag = lengths(starts, len(rows.value))
         return (column,)
 
     def dense(self, rows: Rows, codes: Array, size: int) -> Columns:

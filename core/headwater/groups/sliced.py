@@ -534,13 +534,13 @@ class SlicedGroup:
         query, start, end = closings.due(watermark, starts)
         if not len(query):
             return
-        low, high = starts.searchsorted(start), starts.searchsorted(_seen(chosen, query, end))
+        low, high = timeline.between(start, _seen(chosen, query, end))
         held = high > low
         if np.count_nonzero(held) < len(held):
             query, start, end, low, high = query[held], start[held], end[held], low[held], high[held]
             if not len(query):
                 return
-        states = timeline.fold(low, high, int(high.max()))
+        states = timeline.fold(low, high)
         chosen.closed.append(Closed(query, np.zeros(len(query), np.int64), start, end, states))
 
     def _close_keyed(
@@ -613,11 +613,11 @@ class SlicedGroup:
             start = np.arange(unbroken.next, until + 1, window.slide)
             unbroken.next = int(start[-1]) + window.slide
             seen = np.minimum(start + window.length, window.end)
-            low, high = starts.searchsorted(start), starts.searchsorted(seen)
+            low, high = timeline.between(start, seen)
             states = [operator.empty(len(start)) for operator in self.operators]
             held = np.flatnonzero(high > low)
             if len(held):
-                folded = timeline.fold(low[held], high[held], int(high.max()))
+                folded = timeline.fold(low[held], high[held])
                 for columns, new in zip(states, folded, strict=True):
                     for column, values in zip(columns, new, strict=True):
                         column[held] = values

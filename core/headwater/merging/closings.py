@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +40,8 @@ class Closings:
         self._ends: Ints = np.empty(0, np.int64)
         self._starts: Ints = self._ends
         self._queries: Array = np.empty(0, np.int32)
+        # The same ends as a list, to look one up in.
+        self._listed: list[int] = []
         self._at = 0
         self._laid_to = after
         # No window ends before this time: the one comparison that most batches need.
@@ -56,12 +59,14 @@ class Closings:
             if not self._lay_next(watermark, slices, found):
                 break
         else:
-            upto = int(self._ends.searchsorted(watermark, "right"))
+            upto = bisect_right(self._listed, watermark, self._at)
             if upto > self._at:
                 here = slice(self._at, upto)
                 found.append((self._queries[here], self._starts[here], self._ends[here]))
                 self._at = upto
-        self.next = int(self._ends[self._at]) if self._at < len(self._ends) else self._laid_to
+        self.next = self._listed[self._at] if self._at < len(self._listed) else self._laid_to
+        if len(found) == 1:
+            return found[0]
         found = [due for due in found if len(due[0])]
         if len(found) == 1:
             return found[0]
@@ -79,18 +84,14 @@ class Closings:
         # Windows up to `low` are done: only data that reaches into a later one matters.
         place = int(slices.searchsorted(low - self.longest, "right")) if low > TS_MIN else 0
         if place >= len(slices):
-            self._ends = self._ends[:0]
-            self._starts, self._queries, self._at = self._ends, self._queries[:0], 0
-            self._laid_to = max(watermark, low)
+            self._clear(max(watermark, low))
             return False
         # Skip what is empty, but never beyond the watermark: data may still come from there on.
         low = max(low, min(int(slices[place]), watermark))
         reach = min(watermark, int(slices[-1]) + self.longest) - low
         if reach * self._rate > MANY and reach * self._rate > 4 * (len(slices) - place) * self._each:
             found.append(self._by_data(slices[place:], low, watermark))
-            self._laid_to = watermark
-            self._ends = self._ends[:0]
-            self._starts, self._queries, self._at = self._ends, self._queries[:0], 0
+            self._clear(watermark)
             return False
         high = low + self._step
         # Window k ends at offset + k * slide + length; starts stay within the query's own time.
@@ -111,8 +112,14 @@ class Closings:
         order = np.argsort(ends, kind="stable")
         self._ends, self._starts = ends[order], starts[order]
         self._queries = np.repeat(self._query, counts)[order]
+        self._listed = self._ends.tolist()
         self._at, self._laid_to = 0, high
         return True
+
+    def _clear(self, laid_to: int) -> None:
+        """Nothing is laid out, and nothing ends up to a time."""
+        self._ends, self._starts, self._queries = self._ends[:0], self._starts[:0], self._queries[:0]
+        self._listed, self._at, self._laid_to = [], 0, laid_to
 
     def _by_data(self, slices: Ints, low: int, high: int) -> Due:
         """Windows that hold a slice and end in `(low, high]`."""

@@ -45,7 +45,6 @@ class Ranks:
         query, start, end = self._closings.due(self.reached, starts)
         if not len(query):
             return None
-        low, high = starts.searchsorted(start), starts.searchsorted(end)
-        states = self._timeline.fold(low, high, int(high.max()))
+        states = self._timeline.fold(*self._timeline.between(start, end))
         self._timeline.trim(self.reached - self._closings.longest)
         return Closed(query, np.zeros(len(query), np.int64), start, end, states)

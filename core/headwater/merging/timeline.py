@@ -162,20 +162,27 @@ class Timeline:
                         # What a cell refers to would stay alive until the rows are moved.
                         column[head : self._head] = None
 
-    def fold(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
-        """One state a range `[low, high)` of rows; rows below `sealed` change no more."""
-        low, high, sealed = low + self._head, high + self._head, sealed + self._head
+    def between(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """The rows `[low, high)` of windows; none of them reaches back to what was forgotten."""
+        starts = self._start[: self._size]
+        return starts.searchsorted(start), starts.searchsorted(end)
+
+    def fold(self, low: Ints, high: Ints) -> list[Columns]:
+        """One state a range of rows, as `between` gives them; those rows change no more."""
         if np.add.reduce(high - low) <= SHORT * len(low):
             return [
                 operator.ranges(tuple(column[: self._size] for column in columns), low, high)
                 for operator, columns in zip(self._operators, self._states, strict=True)
             ]
+        plan = _Ranges(low, high)
+        sealed = int(high.max())
         found: list[Columns] = []
         for place, operator in enumerate(self._operators):
             folds = self._folds[place]
             columns = self._states[place]
             if folds is not None:
-                found.append((folds.fold(columns[0], low, high, sealed),))
+                folds.extend(columns[0], sealed)
+                found.append((folds.fold(columns[0], plan),))
             else:
                 found.append(self._fold_blocks(place, operator, columns, low, high, sealed))
         return found
@@ -209,6 +216,24 @@ class Timeline:
         return operator.fold(joined, np.cumsum(sizes) - sizes)
 
 
+class _Ranges:
+    """Ranges of rows by the blocks that they begin and end in; worked out once for all operators."""
+
+    def __init__(self, low: Ints, high: Ints) -> None:
+        self.low, self.last = low, high - 1
+        begin, end = (low >> SHIFT) + 1, self.last >> SHIFT
+        # Ranges with whole blocks between their ends are the usual ones.
+        self.wide = end > begin
+        self.all_wide = np.count_nonzero(self.wide) == len(low)
+        if not self.all_wide:
+            begin, end = begin[self.wide], end[self.wide]
+            # Ranges over two blocks have two ends and nothing between; the others are short.
+            self.two = ~self.wide & ((low >> SHIFT) < (self.last >> SHIFT))
+            self.near = ~(self.wide | self.two)
+        self.blocks = np.empty(2 * len(begin), np.int64)
+        self.blocks[0::2], self.blocks[1::2] = begin, end
+
+
 class _Folds:
     """Running folds of one column from both ends of each block, and the fold of each whole block."""
 
@@ -222,10 +247,11 @@ class _Folds:
 
     def shift(self, rows: int) -> None:
         self._ahead, self._back = self._ahead[rows:], self._back[rows:]
-        self._whole = self._whole[rows // BLOCK :]
+        self._whole = self._whole[rows >> SHIFT :]
         self._done = max(self._done - rows, 0)
 
-    def _extend(self, column: Array, sealed: int) -> None:
+    def extend(self, column: Array, sealed: int) -> None:
+        """Fold the rows below `sealed`, which change no more."""
         if len(self._ahead) < sealed:
             room = max(2 * sealed, 4 * BLOCK) // BLOCK * BLOCK + BLOCK
             for name, size in (("_ahead", room), ("_back", room), ("_whole", room // BLOCK)):
@@ -235,43 +261,37 @@ class _Folds:
                 setattr(self, name, new)
         row = self._done
         while row < sealed:
-            block = row // BLOCK
-            stop = min((block + 1) * BLOCK, sealed)
+            block = row >> SHIFT
+            stop = min((block + 1) << SHIFT, sealed)
             piece = self._ahead[row:stop]
             piece[:] = column[row:stop]
-            if row > block * BLOCK:
+            if row > block << SHIFT:
                 piece[0] = self._ufunc(self._ahead[row - 1], piece[0])
             if stop - row > 1:
                 self._ufunc.accumulate(piece, out=piece)
-            if stop == (block + 1) * BLOCK:
-                here = slice(block * BLOCK, stop)
+            if stop == (block + 1) << SHIFT:
+                here = slice(block << SHIFT, stop)
                 self._back[here] = self._ufunc.accumulate(column[here][::-1])[::-1]
                 self._whole[block] = self._ahead[stop - 1]
             row = stop
         self._done = max(self._done, sealed)
 
-    def fold(self, column: Array, low: Ints, high: Ints, sealed: int) -> Array:
-        self._extend(column, sealed)
-        first, last = low >> SHIFT, (high - 1) >> SHIFT
-        between = last > first + 1
-        if np.count_nonzero(between) == len(between):
-            bounds = np.empty(2 * len(low), np.int64)
-            bounds[0::2], bounds[1::2] = first + 1, last
-            inner = self._ufunc.reduceat(self._whole, bounds)[::2]
-            return np.asarray(self._ufunc(self._ufunc(self._back[low], inner), self._ahead[high - 1]))
-        apart = last > first
-        if not apart.all():
-            result = np.empty(len(low), column.dtype)
-            near = ~apart
-            bounds = np.empty(2 * int(near.sum()), np.int64)
-            bounds[0::2], bounds[1::2] = low[near], high[near]
-            result[near] = self._ufunc.reduceat(np.append(column, self._identity), bounds)[::2]
-            if apart.any():
-                result[apart] = self.fold(column, low[apart], high[apart], sealed)
-            return result
-        ends = self._ufunc(self._back[low], self._ahead[high - 1])
-        if between.any():
-            bounds = np.empty(2 * int(between.sum()), np.int64)
-            bounds[0::2], bounds[1::2] = first[between] + 1, last[between]
-            ends[between] = self._ufunc(ends[between], self._ufunc.reduceat(self._whole, bounds)[::2])
-        return np.asarray(ends)
+    def fold(self, column: Array, plan: _Ranges) -> Array:
+        combine = self._ufunc
+        if plan.all_wide:
+            inner = combine.reduceat(self._whole, plan.blocks)[::2]
+            folded: Array = combine(combine(self._back[plan.low], inner), self._ahead[plan.last])
+            return folded
+        result = np.empty(len(plan.low), column.dtype)
+        if len(plan.blocks):
+            inner = combine.reduceat(self._whole, plan.blocks)[::2]
+            low, last = plan.low[plan.wide], plan.last[plan.wide]
+            result[plan.wide] = combine(combine(self._back[low], inner), self._ahead[last])
+        if plan.two.any():
+            result[plan.two] = combine(self._back[plan.low[plan.two]], self._ahead[plan.last[plan.two]])
+        if plan.near.any():
+            bounds = np.empty(2 * int(plan.near.sum()), np.int64)
+            bounds[0::2], bounds[1::2] = plan.low[plan.near], plan.last[plan.near] + 1
+            # A row behind the last one, so that a range may end with the column.
+            result[plan.near] = combine.reduceat(np.append(column, self._identity), bounds)[::2]
+        return result
