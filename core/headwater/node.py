@@ -173,6 +173,9 @@ class Node:
                 self._sliced.append(group)
             elif not isinstance(group, MarkedGroup):
                 self._central.append((group, sharing))
+        # Copies of an event leave together; sites are looked up only for whoever tells them apart.
+        self._copies = any(sharing.deduplicate for _, sharing in self._central)
+        self._sites_matter = any(sharing.scope == "local" for _, sharing in self._central)
         self._needs_keys = any(
             sharing.keyed or sharing.deduplicate or any(m.query.where.keys is not None for m in group.members)
             for group, sharing in self._central

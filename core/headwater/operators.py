@@ -269,8 +269,13 @@ class Ufunc(Operator):
     def merge_row(self, columns: Columns, row: int, state: State) -> None:
         columns[0][row] = self.ufunc(columns[0][row], state[0])
 
+    def add_dense(self, columns: Columns, rows: Rows, codes: Array, size: int) -> None:
+        """Lift rows into the states at their codes, in place, by way of one state for each code."""
+        column = columns[0][:size]
+        self.ufunc(column, self.dense(rows, codes, size)[0], out=column)
+
     def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
-        """Lift rows into the states at their codes, in place: no output but the state itself."""
+        """The same without an output for each code: the way for many codes."""
         raise NotImplementedError
 
 
@@ -338,6 +343,12 @@ class SumCount(Ufunc):
 
     def merge_row(self, columns: Columns, row: int, state: State) -> None:
         columns[0][row] += state[0]
+
+    def add_dense(self, columns: Columns, rows: Rows, codes: Array, size: int) -> None:
+        column = columns[0][:size]
+        real, imag = column.real, column.imag
+        np.add(real, np.bincount(codes, rows.value, size), out=real)
+        np.add(imag, np.bincount(codes, None, size), out=imag)
 
     def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
         np.add.at(columns[0], codes, self.lift(rows)[0])

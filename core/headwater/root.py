@@ -193,13 +193,11 @@ class Root(Node):
         if self._horizon is not None:
             self._limit = min(watermark + self._horizon, TS_MAX)
         if self._central:
-            # Copies of an event have one ts, so they leave together or not at all.
-            joined = any(sharing.deduplicate for _, sharing in self._central)
             self.ordered_to = watermark
-            if len(self._by_code) == 1 and not joined:
+            if len(self._by_code) == 1 and not self._copies:
                 # One source alone: what has its ts comes behind it, by its number.
                 self.ordered_to = watermark + 1
-            for rows in self._ordered.release(self.ordered_to, joined=joined):
+            for rows in self._ordered.release(self.ordered_to, joined=self._copies):
                 self._read_central(rows)
             for group, _ in self._central:
                 if isinstance(group, SlicedGroup):
@@ -227,7 +225,7 @@ class Root(Node):
 
     def _read_central(self, rows: Rows) -> None:
         sites: Array | None = None
-        if any(sharing.scope == "local" for _, sharing in self._central):
+        if self._sites_matter:
             sites = self._site_of[rows.sources()]
         for group, sharing in self._central:
             mine, mine_sites = rows, sites if sharing.scope == "local" else None

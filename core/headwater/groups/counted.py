@@ -30,28 +30,38 @@ class CountedGroup:
         self._streams: dict[tuple[Where, int], Ranks] = {}
         self._closed: list[Closed] = []
         self.lifted = 0
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """What the members have in common, worked out once."""
+        self._ends = sorted({m.end for m in self.members if m.end < TS_MAX})
+        self._wheres = list(dict.fromkeys(m.query.where for m in self.members))
+        self._begin = self.members[0].begin if self.members else TS_MIN
+        self._indexes = np.array([m.index for m in self.members])
 
     def shorten(self, member: Active) -> None:
         """A member that sees no event from its `end` on."""
         self.members = [member if m.index == member.index else m for m in self.members]
+        self._arrange()
 
     def leave(self, index: int) -> None:
         self.members = [m for m in self.members if m.index != index]
+        self._arrange()
 
     def read_ordered(self, rows: Rows, keys: list[str], sites: Array | None, site_names: list[str]) -> None:
         """Rows of any sources in the total order; those before the members' begin are not theirs."""
         if not self.members:
             return
         codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
-        begin = self.members[0].begin
-        done = int(rows.ts.searchsorted(begin)) if begin > TS_MIN else 0
+        done = int(rows.ts.searchsorted(self._begin)) if self._begin > TS_MIN else 0
         # A member that ends within these rows closes what is complete by then, and no more.
-        for end in sorted({m.end for m in self.members if m.end < TS_MAX}):
+        for end in self._ends:
             place = max(int(rows.ts.searchsorted(end)), done)
             if place < len(rows):
                 self._read(rows.cut(done, place), keys, None if codes is None else codes[done:place])
                 done = place
                 self.members = [m for m in self.members if m.end > end]
+                self._arrange()
         if done:
             rows, codes = rows.cut(done, len(rows)), None if codes is None else codes[done:]
         self._read(rows, keys, codes)
@@ -59,8 +69,7 @@ class CountedGroup:
     def _read(self, rows: Rows, keys: list[str], codes: Array | None) -> None:
         if not len(rows.value) or not self.members:
             return
-        wheres = [m.query.where for m in self.members]
-        for where in wheres if len(wheres) == 1 else dict.fromkeys(wheres):
+        for where in self._wheres:
             part, part_codes = rows, codes
             if where is not EVERYTHING:
                 allowed = None
@@ -96,8 +105,7 @@ class CountedGroup:
             return
         if code:
             closed.code[:] = code
-        present = [m.index for m in self.members]
-        known = np.isin(closed.query, present)
+        known = np.isin(closed.query, self._indexes)
         if not known.all():
             closed = Closed(
                 closed.query[known],

@@ -333,7 +333,10 @@ class SlicedGroup:
                 store.sessions.add(fragments.take(seen), len(self.space))
 
     def _feed_keyed(self, chosen: _Selection, rows: Rows, codes: Array, low: int, high: int) -> None:
-        start, end = self._edges.span(low)
+        edges = self._edges
+        if low < edges.low or low >= edges.high:
+            edges.span(low)
+        start, end = edges.low, edges.high
         within_gap = not chosen.gap or high - low < chosen.gap
         if high < end and within_gap:
             self.lifted += len(rows.value)
@@ -367,15 +370,14 @@ class SlicedGroup:
             return
         if simple is not None:
             if not chosen.sessions and keyed is not None:
-                dense = keyed.dense(start, size, expected=len(rows))
+                dense = keyed.dense(start, size, expected=len(codes))
                 if dense is not None:
+                    many = size >= MANY_KEYS or size > 8 * len(codes)
                     for operator, columns in zip(simple, dense, strict=True):
-                        if size >= MANY_KEYS or size > 8 * len(rows):
+                        if many:
                             operator.scatter(columns, rows, codes)
                         else:
-                            (state,) = operator.dense(rows, codes, size)
-                            column = columns[0][:size]
-                            operator.ufunc(column, state, out=column)
+                            operator.add_dense(columns, rows, codes, size)
                     return
             elif len(rows) * 4 >= size and rows.in_order:
                 columns_all = [operator.dense(rows, codes, size) for operator in simple]
