@@ -26,6 +26,8 @@ class Timeline:
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = operators
         self._merge = [operator.merge_row for operator in operators]
+        simple = [operator for operator in operators if isinstance(operator, Ufunc)]
+        self._simple = simple if len(simple) == len(operators) else None
         self._room = 64
         self._start: Ints = np.empty(self._room, np.int64)
         self._states: list[Columns] = [operator.empty(self._room) for operator in operators]
@@ -71,6 +73,9 @@ class Timeline:
         """Merge cells of different slices, sorted by start."""
         if self._size > self._head:
             last = self._start.item(self._size - 1)
+            if starts.item(0) == last and self._simple is not None:
+                self._append_over(self._simple, starts, states)
+                return
             if starts.item(0) == last:
                 for operator, columns, state in zip(self._operators, self._states, states, strict=True):
                     operator.merge_row(columns, self._size - 1, tuple(column[0] for column in state))
@@ -80,6 +85,20 @@ class Timeline:
                 return
         if len(starts):
             self._append(starts, states)
+
+    def _append_over(self, simple: list[Ufunc], starts: Ints, states: Sequence[Columns]) -> None:
+        """Append cells of which the first belongs to the last row: all at once, then that row."""
+        count = len(starts)
+        if self._size + count > self._room:
+            self._grow(count)
+        row = self._size - 1
+        rows = slice(row, row + count)
+        self._start[rows] = starts
+        for operator, (column,), (new,) in zip(simple, self._states, states, strict=True):
+            before = column[row]
+            column[rows] = new
+            column[row] = operator.ufunc(before, new[0])
+        self._size = row + count
 
     def _append(self, starts: Ints, states: Sequence[Columns]) -> None:
         count = len(starts)
@@ -153,13 +172,14 @@ class Timeline:
 
     def trim(self, before: int) -> None:
         """Forget slices that start before a time: no window will ask for them again."""
-        if self._size > self._head and self._start.item(self._head) < before:
+        # Numbers may stay until some can go; what an object refers to must not stay alive for that.
+        few = 0 if self._simple is None else 15
+        if self._size - self._head > few and self._start.item(self._head + few) < before:
             head = self._head
             self._head += int(self.starts.searchsorted(before))
-            for columns in self._states:
+            for columns in self._states if self._simple is None else ():
                 for column in columns:
                     if column.dtype == object:
-                        # What a cell refers to would stay alive until the rows are moved.
                         column[head : self._head] = None
 
     def between(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
