@@ -86,7 +86,9 @@ def run(data: st.DataObject, windows: st.SearchStrategy[Window], *, wide: bool =
     queries = data.draw(query_sets(max_size=4, windows=windows, empties=False))
     given_streams = data.draw(streams(max_size=15, wide=wide))
     names = [source.name for source, _ in given_streams]
-    pieces = [[b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams]
+    pieces = [
+        [b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams
+    ]
     life = Life(queries, given_streams, expected=1)
     for number, take in data.draw(schedules([len(p) for p in pieces])):
         life.push(pieces[number].pop(0))
@@ -130,7 +132,9 @@ def heartbeat(source: str, first: int, ts: int) -> Batch:
 
 
 def root_of(*windows: Window, expected: int = 1, **lateness: int) -> Root:
-    root = Root([Query(f"q{n}", window) for n, window in enumerate(windows or [Tumbling(10)])], expected=expected)
+    root = Root(
+        [Query(f"q{n}", window) for n, window in enumerate(windows or [Tumbling(10)])], expected=expected
+    )
     for name, late in lateness.items():
         root.admit(name, lateness=late)
     return root
@@ -269,9 +273,7 @@ def test_idle_and_retire_end_an_open_mark_window(gone: str) -> None:
 
 def ordered(*windows: tuple[int, int]) -> list[tuple[int, str | None, float | None, str | None]]:
     """Records of windows that begin with S=1 and end with E."""
-    return [
-        record for start, end in windows for record in ((start, None, 1.0, "S"), (end, None, None, "E"))
-    ]
+    return [record for start, end in windows for record in ((start, None, 1.0, "S"), (end, None, None, "E"))]
 
 
 def by_order(scope: str = "global") -> Root:

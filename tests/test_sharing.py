@@ -44,7 +44,8 @@ def root_of(queries: Sequence[Query], *batches: Batch, lateness: str = "0s") -> 
 
 def queries_of(windows: Sequence[Window], *aggregates: str) -> list[Query]:
     return [
-        Query(f"q{number}", window, name) for number, (window, name) in enumerate(product(windows, aggregates))
+        Query(f"q{number}", window, name)
+        for number, (window, name) in enumerate(product(windows, aggregates))
     ]
 
 
@@ -124,7 +125,11 @@ def query(id: str, window: Window | None = None, **more: object) -> Query:
         ({"where": Where(below=5)}, {}, False),
         ({"where": Where(keys=frozenset("a"))}, {"where": Where(keys=frozenset("b"))}, True),
         ({"where": Where(keys=frozenset("ab"))}, {"where": Where(keys=frozenset("bc"))}, False),
-        ({"where": Where(keys=frozenset("a"), below=5)}, {"where": Where(keys=frozenset("a"), above=9)}, True),
+        (
+            {"where": Where(keys=frozenset("a"), below=5)},
+            {"where": Where(keys=frozenset("a"), above=9)},
+            True,
+        ),
         ({"key_by": "machine"}, {"key_by": "machine"}, True),
         ({"key_by": "machine"}, {}, False),
         ({"scope": "local"}, {}, False),
@@ -250,7 +255,9 @@ def test_memory_of_marks_stays_flat() -> None:
         ts = number * SECOND
         root.push(
             Batch.from_records(
-                "s", 3 * number + 1, [(ts, None, 1.0, "S"), (ts + 5, None, 1.0, None), (ts + 9, None, None, "E")]
+                "s",
+                3 * number + 1,
+                [(ts, None, 1.0, "S"), (ts + 5, None, 1.0, None), (ts + 9, None, None, "E")],
             )
         )
         root.take()

@@ -173,7 +173,7 @@ class Timeline:
     def trim(self, before: int) -> None:
         """Forget slices that start before a time: no window will ask for them again."""
         # Numbers may stay until some can go; what an object refers to must not stay alive for that.
-        few = 0 if self._simple is None else 15
+        few = 15 if self._simple is not None and self._size - self._head > 64 else 0
         if self._size - self._head > few and self._start.item(self._head + few) < before:
             head = self._head
             self._head += int(self.starts.searchsorted(before))

@@ -14,7 +14,7 @@ import numpy as np
 from headwater.operators import TS_MAX, TS_MIN, Array, Ints
 
 # How many edges are laid out at once, and how many stretches are remembered.
-AHEAD = 256
+AHEAD = 128
 REMEMBERED = 4
 FAR = 1 << 60
 FEW = 4
