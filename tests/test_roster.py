@@ -19,8 +19,9 @@ from headwater.windows import TS_LIMIT, Punctuation, Session, Tumbling, Window
 from tests.harness import assert_exact, assert_in_order, batch_of
 from tests.strategies import (
     COUNT_WINDOWS,
-    MARK_WINDOWS,
+    END,
     SESSIONS,
+    START,
     TIME_WINDOWS,
     Stream,
     batches,
@@ -78,6 +79,12 @@ class Life:
             assert account.accepted == account.counted + account.late + account.rejected
 
 
+MARKS_IN_TIME: st.SearchStrategy[Window] = st.builds(
+    Punctuation, st.just(START), st.just(END), st.sampled_from(("local", "bounds", "overlap"))
+)
+MARKS_IN_ORDER: st.SearchStrategy[Window] = st.builds(
+    Punctuation, st.just(START), st.sampled_from((END, None)), st.just("order")
+)
 ACTIONS = st.sampled_from(("nothing",) * 4 + ("idle",) * 3 + ("resume", "retire"))
 
 
@@ -116,8 +123,18 @@ def test_count_windows(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_mark_windows(data: st.DataObject) -> None:
-    run(data, MARK_WINDOWS)
+def test_mark_windows_by_bounds_and_overlap(data: st.DataObject) -> None:
+    run(data, MARKS_IN_TIME)
+
+
+@given(st.data())
+def test_mark_windows_by_order(data: st.DataObject) -> None:
+    run(data, MARKS_IN_ORDER)
+
+
+@given(st.data())
+def test_windows_of_all_kinds_together(data: st.DataObject) -> None:
+    run(data, TIME_WINDOWS | SESSIONS | COUNT_WINDOWS | MARKS_IN_TIME | MARKS_IN_ORDER)
 
 
 # The watermark, by hand
@@ -292,7 +309,6 @@ def test_the_order_of_marks_does_not_wait_for_an_idle_source() -> None:
     root.push(heartbeat("a", 5, 9))
     assert bounds(root) == [(0, 3, 2)]
     root.idle("b")
-    root.push(heartbeat("a", 6, 10))
     assert bounds(root) == [(4, 6, 1)]
 
 
