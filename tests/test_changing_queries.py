@@ -72,7 +72,9 @@ def test_queries_come_and_go(data: st.DataObject, given_streams: list[Stream]) -
     first = [data.draw(queries(f"q{n}", empties=False)) for n in range(data.draw(st.integers(0, 3)))]
     scenario = Scenario(first, given_streams, tree)
     scenario.streams = given_streams
-    pieces = [[b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams]
+    pieces = [
+        [b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams
+    ]
     number = len(first)
     for source, flush in data.draw(schedules([len(p) for p in pieces])):
         scenario.network.push(batch_of(pieces[source].pop(0)))

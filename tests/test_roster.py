@@ -65,7 +65,8 @@ class Life:
         self.root.finish()
         self.take()
         decisions = [
-            oracle.Decision(d.source, d.after, d.floor, d.closes, d.ordinals) for d in self.root.decisions
+            oracle.Decision(d.source, d.after, d.floor, d.closes, d.ordinals, d.key_ordinals)
+            for d in self.root.decisions
         ]
         sources = [self.known[name] for name in self.sent]
         events = [event for sent in self.sent.values() for event in sent]

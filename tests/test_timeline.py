@@ -101,9 +101,7 @@ def test_long_windows_of_many_slices(size: int, key_by: str | None) -> None:
         found += root.take()
     root.finish()
     found += root.take()
-    events = [
-        oracle.Event("s", n + 1, int(ts[n]), "abc"[key[n]], float(value[n])) for n in range(count)
-    ]
+    events = [oracle.Event("s", n + 1, int(ts[n]), "abc"[key[n]], float(value[n])) for n in range(count)]
     expected = oracle.windows(events, [oracle.Source("s", 300)], [spec_of(query) for query in queries])
     assert len(expected) > 1_000
     assert not differences(expected, rows_of(found))

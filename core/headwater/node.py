@@ -206,13 +206,26 @@ class Node:
                     group.shorten(ended)
             elif isinstance(group, MarkedGroup):
                 if change.at_once:
-                    del self._groups[group_id]
+                    self._drop(group_id)
                 else:
                     group.member = ended
             else:
                 kept = [m for m in group.members if m.index != active.index]
                 group.join(kept if change.at_once else [*kept, ended])
         self._arrange()
+
+    def _drop(self, group_id: int) -> None:
+        """Forget a mark query, and where the sources stand with it."""
+        group = self._groups.pop(group_id)
+        if isinstance(group, MarkedGroup):
+            for source in self.sources.values():
+                source.marks.pop(group.name, None)
+                # Nothing was sent in between: the change comes behind a flush.
+                source.since = Prefix(
+                    source.since.position,
+                    source.since.largest,
+                    {name: marks for name, marks in source.since.marks.items() if name != group.name},
+                )
 
     # Sources
 
@@ -291,10 +304,8 @@ class Node:
         for mark in judged.marks:
             self.largest = max(self.largest, mark.ts)
         for marked in self._marked:
-            query = marked.member.query.id
-            source.marks[query] = marked.read(
-                rows, judged.marks, source.marks.get(query, {}), batch.keys, source.code
-            )
+            states = source.marks.get(marked.name, {})
+            source.marks[marked.name] = marked.read(rows, judged.marks, states, batch.keys, source.code)
         source.position += judged.read
         if judged.largest > source.largest:
             source.largest = judged.largest

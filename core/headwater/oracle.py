@@ -44,7 +44,7 @@ class Decision:
 
     First M is raised to `floor`. `closes` (idle, retire) then closes the open mark windows at M and takes
     the source out of the order. `ordinals` (admit, resume) raises the ordinal of each query that it names
-    and takes the source into that query's order (again).
+    and takes the source into that query's order (again); `key_ordinals` holds those of keys apart.
     """
 
     source: str
@@ -52,6 +52,7 @@ class Decision:
     floor: int | None = None
     closes: bool = False
     ordinals: Mapping[str, int] = field(default_factory=dict)
+    key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,8 @@ def _track(spec: Spec, history: History, key: str | None) -> _Track:
                 track.close(largest)
                 track.in_order = False
             if spec.id in step.ordinals:
-                track.ordinal = max(track.ordinal, step.ordinals[spec.id])
+                raised = step.key_ordinals.get((spec.id, key or ""), step.ordinals[spec.id])
+                track.ordinal = max(track.ordinal, raised)
                 track.in_order = True
             continue
         largest = max(largest, step.ts)

@@ -141,14 +141,14 @@ def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     read = int(ahead[0]) if len(ahead) else len(ts)
     ts, value, bare, rejected = ts[:read], value[:read], bare[:read], rejected[:read]
     reached = np.maximum.accumulate(np.where(rejected, TS_MIN, ts))
-    before = np.empty(read, np.int64)
+    # The time below which an event is late: from the prefix, then from the events before it as well.
+    bound = np.empty(read, np.int64)
     if read:
-        before[0] = largest
-        np.maximum(reached[:-1], largest, out=before[1:])
-    # `before - lateness` may pass the lowest int64; comparing from the other side cannot.
-    late = (
-        ~rejected & (before > TS_MIN) & (ts < np.where(before > TS_MIN, before, 0) - min(lateness, TS_LIMIT))
-    )
+        bound[0] = first = max(largest - lateness, TS_MIN)
+        # Times that count are at least -2^62, and so is lateness at most 2^62: nothing passes int64.
+        bound[1:] = np.where(reached[:-1] > TS_MIN, np.maximum(reached[:-1], -TS_LIMIT) - lateness, first)
+        np.maximum(bound, first, out=bound)
+    late = ~rejected & (ts < bound)
     kept = ~(rejected | late)
     counted = np.flatnonzero(kept & ~bare)
     after = max(largest, int(reached[-1])) if read else largest

@@ -32,7 +32,8 @@ class Decision:
     """What the root has decided about a source once its prefix had reached `after` (protocol, rule 14).
 
     `floor` raises its largest ts, `closes` ends its open mark windows and takes it out of their order,
-    `ordinals` (by query) raise its next ordinals.
+    `ordinals` (by query) raise its next ordinals, `key_ordinals` (by query and key) those of keys that
+    have some of their own.
     """
 
     source: str
@@ -40,6 +41,7 @@ class Decision:
     floor: int | None = None
     closes: bool = False
     ordinals: Mapping[str, int] = field(default_factory=dict)
+    key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Root(Node):
@@ -74,6 +76,7 @@ class Root(Node):
             source.largest = max(source.largest, floor)
             self._raise_ordinals(source)
             self._decide(source, floor=floor, ordinals=True)
+        self._lowest = TS_MAX
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
         self._site_of = np.array([self._sites.code(known.site) for known in self._by_code], np.int64)
@@ -81,29 +84,41 @@ class Root(Node):
     def _decide(
         self, source: Source, *, floor: int | None = None, closes: bool = False, ordinals: bool = False
     ) -> None:
-        raised = {}
-        if ordinals:
-            raised = {query: marks[None].ordinal for query, marks in source.marks.items() if None in marks}
-        self.decisions.append(Decision(source.name, source.position, floor, closes, raised))
+        raised: dict[str, int] = {}
+        by_key: dict[tuple[str, str], int] = {}
+        for group in self._marked if ordinals else ():
+            for key, state in source.marks.get(group.name, {}).items():
+                if key is None:
+                    raised[group.member.query.id] = state.ordinal
+                else:
+                    by_key[group.member.query.id, key] = state.ordinal
+        self.decisions.append(Decision(source.name, source.position, floor, closes, raised, by_key))
 
     def _roster(self) -> Iterator[Source]:
         return (source for source in self.sources.values() if not (source.idle or source.retired))
 
     def _raise_ordinals(self, source: Source) -> None:
-        """A source that comes (back) starts at the next ordinal that is not decided."""
-        others = [other for other in self._roster() if other is not source]
+        """A source that comes (back) starts at the next ordinal that is not decided.
+
+        That is the lowest of the roster; where nobody is left, the highest there ever was, since nobody
+        was waited for.
+        """
         for group in self._marked:
-            query = group.member.query.id
-            states = dict(source.marks.get(query, {})) or {None: MarkState()}
-            keys = {key for other in others for key in other.marks.get(query, {})}
-            for key in keys - set(states):
+            near = [
+                s for s in self._by_code if s is not source and (not group.by_site or s.site == source.site)
+            ]
+            roster = [s for s in near if not (s.idle or s.retired)]
+            others = [s.marks.get(group.name, {}) for s in roster or near]
+            states = dict(source.marks.get(group.name, {})) or {None: MarkState()}
+            for key in {key for other in others for key in other} - set(states):
                 default = states[None]
                 states[key] = MarkState(default.ordinal, default.opened, default.ordinal)
             for key, state in states.items():
-                reached = [_state(other.marks.get(query, {}), key).ordinal for other in others]
-                if reached and min(reached) > state.ordinal:
-                    states[key] = MarkState(min(reached), state.opened, state.since)
-            source.marks[query] = states
+                reached = [_state(other, key).ordinal for other in others]
+                undecided = (min if roster else max)(reached, default=0)
+                if undecided > state.ordinal:
+                    states[key] = MarkState(undecided, state.opened, state.since)
+            source.marks[group.name] = states
 
     def idle(self, name: str) -> None:
         """Give a source up for now: the watermark and the order of marks no longer wait for it."""
@@ -111,12 +126,16 @@ class Root(Node):
         if source.idle or source.retired:
             return
         for group in self._marked:
-            query = group.member.query.id
-            ended, source.marks[query] = close_all(source.marks.get(query, {}), source.largest)
+            at = min(source.largest, FOREVER)
+            ended, source.marks[group.name] = close_all(source.marks.get(group.name, {}), at)
             group.end(source.code, ended)
         source.idle = True
         self._decide(source, closes=True)
+        before = self.watermark
         self._advance()
+        if self.watermark is not None and self.watermark == before:
+            # Windows by order may have waited for this source alone.
+            self._close(self.watermark)
 
     def resume(self, name: str) -> None:
         """A source that was idle speaks again; nothing that it says can reach behind the watermark."""
@@ -124,6 +143,7 @@ class Root(Node):
         if not source.idle or source.retired:
             return
         source.idle = False
+        self._lowest = TS_MAX
         floor = None
         if self.watermark is not None:
             floor = max(self.watermark, self.ordered_to) + source.lateness
@@ -142,7 +162,8 @@ class Root(Node):
         source = self.sources.get(batch.source) or self._known(batch.source)
         if source.idle or self._finished:
             self._refuse_late_comers(source)
-            self.resume(source.name)
+            if batch.first == source.position + 1:
+                self.resume(source.name)
         before = source.largest - source.lateness
         read = super().push(batch)
         # The watermark is the slowest source's: only when that one moves it may move.
@@ -151,10 +172,11 @@ class Root(Node):
         return read
 
     def merge(self, partial: Partial) -> None:
-        for name in partial.vector:
-            if name in self.sources:
-                self._refuse_late_comers(self.sources[name])
-                if self.sources[name].idle:
+        for name, span in partial.vector.items():
+            source = self.sources.get(name)
+            if source is not None:
+                self._refuse_late_comers(source)
+                if source.idle and span.high.position > source.position:
                     self.resume(name)
         super().merge(partial)
         self._advance()
@@ -212,9 +234,8 @@ class Root(Node):
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
-            query = group.member.query.id
-            roster = [Member(s.code, s.site, s.marks.get(query, {})) for s in self._roster()]
-            marks: dict[int, KeyedMarks] = {s.code: s.marks.get(query, {}) for s in self._by_code}
+            roster = [Member(s.code, s.site, s.marks.get(group.name, {})) for s in self._roster()]
+            marks: dict[int, KeyedMarks] = {s.code: s.marks.get(group.name, {}) for s in self._by_code}
             group.close(
                 watermark,
                 roster,
@@ -294,6 +315,7 @@ class Root(Node):
                 for index in over:
                     group.leave(index)
             elif over:
+                # The nodes below go on with the states of its marks: they are part of every prefix.
                 del self._groups[group_id]
         self._arrange()
 

@@ -52,7 +52,11 @@ class CountedGroup:
         """Rows of any sources in the total order; those before the members' begin are not theirs."""
         if not self.members:
             return
-        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
+        codes = (
+            None
+            if self.space.plain
+            else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
+        )
         done = int(rows.ts.searchsorted(self._begin)) if self._begin > TS_MIN else 0
         # A member that ends within these rows closes what is complete by then, and no more.
         for end in self._ends:

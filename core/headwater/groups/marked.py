@@ -33,7 +33,7 @@ class MarkedGroup:
         query = member.query
         assert isinstance(query.window, Punctuation)
         self.member, self.window = member, query.window
-        by_site = query.scope == "local"
+        self.by_site = by_site = query.scope == "local"
         # Codes tell keys apart; who belongs to which site is known by the source.
         self.space = Space(keyed=query.key_by is not None, by_site=False)
         if self.space.plain:
@@ -42,6 +42,11 @@ class MarkedGroup:
         self._windows = MarkWindows(self.operators, query.window.merge, by_site=by_site)
         self._closed: list[tuple[Closed, list[str]]] = []
         self.lifted = 0
+
+    @property
+    def name(self) -> str:
+        """What sources keep their states under: a query that is added again is another one."""
+        return f"{self.member.query.id}/{self.member.index}"
 
     @property
     def members(self) -> list[Active]:

@@ -248,7 +248,11 @@ class SlicedGroup:
 
     def read_ordered(self, rows: Rows, keys: list[str], sites: Array | None, site_names: list[str]) -> None:
         """Rows of any sources in the total order; `codes` are indexes into keys."""
-        codes = None if self.space.plain else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
+        codes = (
+            None
+            if self.space.plain
+            else self.space.mixed_codes(rows.codes, keys, sites, site_names, len(rows))
+        )
         for chosen in self._selections.values():
             part, part_codes = rows, codes
             if chosen.where is not EVERYTHING:

@@ -123,7 +123,9 @@ class MarkWindows:
         if self._merge == "overlap":
             merged = list(self._by_overlap(rows, watermark, roster, marks, sites, key))
         elif self._merge == "order":
-            merged = [w for w in self._by_order(rows, roster, sites, key, place_of) if watermark > w.end]
+            merged = [
+                w for w in self._by_order(rows, roster, marks, sites, key, place_of) if watermark > w.end
+            ]
         else:
             merged = list(self._by_bounds(rows, watermark, sites, key, place_of))
         gone = sorted(row for window in merged for row in window.rows)
@@ -176,6 +178,7 @@ class MarkWindows:
         self,
         rows: Sequence[tuple[int, int, int]],
         roster: Sequence[Member],
+        marks: Mapping[int, KeyedMarks],
         sites: Callable[[int], str],
         key: Callable[[int], str | None],
         place_of: _Lookup,
@@ -195,11 +198,11 @@ class MarkWindows:
             window = found.setdefault((site, code, ordinal), Merged(site, code, *bounds, ordinal, []))
             window.rows.append(row)
         for (site, code, ordinal), window in found.items():
-            # Sources without an event of this key shape the bounds too.
-            for member in roster:
-                if self._by_site and member.site != site:
+            # Sources without an event of this key, and sources that are gone, shape the bounds too.
+            for source in marks:
+                if self._by_site and sites(source) != site:
                     continue
-                bounds = place_of.bounds(member.source, key(code), ordinal)
+                bounds = place_of.bounds(source, key(code), ordinal)
                 if bounds is not None:
                     window.start, window.end = min(window.start, bounds[0]), max(window.end, bounds[1])
         yield from found.values()

@@ -54,9 +54,7 @@ class Edges:
             return np.concatenate(([TS_MIN], self.cuts, [TS_MAX]))
         low = stretch * self._stretch
         high = low + self._stretch
-        found: list[Array] = [
-            self.cuts[self.cuts.searchsorted(low) : self.cuts.searchsorted(high, "right")]
-        ]
+        found: list[Array] = [self.cuts[self.cuts.searchsorted(low) : self.cuts.searchsorted(high, "right")]]
         begin, end = np.maximum(self._begin, low), np.minimum(self._end, high)
         first = -((self._phase - begin) // self._slide)
         last = (end - self._phase) // self._slide
