@@ -13,6 +13,7 @@ import pytest
 from headwater import aggregate, oracle
 from headwater.aggregates import UserDefined
 from headwater.errors import (
+    FunctionFailed,
     HeadwaterError,
     Invalid,
     InvalidEvents,
@@ -520,3 +521,30 @@ def test_the_state_is_as_before_and_the_engine_goes_on(bad: Callable[[Root], obj
         root.push(batch_of(events[10:]))
     root.finish()
     assert_exact(QUERIES, expected_rows(QUERIES, streams), [*found, *root.take()])
+
+
+# Functions that raise
+
+
+@pytest.mark.parametrize("step", ["lift", "combine", "lower"])
+def test_a_function_that_raises_is_named_and_stops_the_node(step: str) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    steps = {"lift": lambda v: v, "combine": lambda a, b: a + b, "lower": lambda s: s, step: broken}
+    root = Root([Query("q", Tumbling(10), UserDefined("mine", **steps))])
+    root.admit("s", lateness=0)
+
+    def run() -> None:
+        root.push(
+            Batch.from_records("s", 1, [(1, None, 1.0, None), (2, None, 1.0, None), (20, None, 1.0, None)])
+        )
+        root.take()
+
+    with pytest.raises(FunctionFailed, match=f"the {step} of 'mine' raised") as raised:
+        run()
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    if step != "lower":
+        assert root.account("s").accepted == 0
+        with pytest.raises(FunctionFailed):
+            run()

@@ -135,6 +135,18 @@ def test_a_query_that_is_removed_at_once_drops_them() -> None:
     assert [(r.start, r.count) for r in root.take()] == [(0, 1)]
 
 
+def test_a_mark_query_that_is_added_again_is_another_one() -> None:
+    jobs = Query("jobs", Punctuation("S", "E"))
+    root = Root([jobs])
+    root.admit("s", lateness=0)
+    root.push(Batch.from_records("s", 1, [(1, None, 1.0, "S"), (2, None, 1.0, None)]))
+    root.remove("jobs", at_once=True)
+    root.add(jobs)
+    root.push(Batch.from_records("s", 3, [(5, None, 1.0, None), (6, None, None, "E"), (9, None, None, None)]))
+    root.finish()
+    assert not list(root.take())
+
+
 def test_a_partial_of_old_queries_is_refused_and_changes_nothing() -> None:
     root, node = Root([Query("q", Tumbling(10))]), Node([Query("q", Tumbling(10))])
     for each in (root, node):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headwater import operators
-from headwater.errors import Problem
+from headwater.errors import FunctionFailed, Problem
 from headwater.operators import Array, Columns, Floats, Operator, SourceOrder
 
 # What `lower` reads: the columns of each operator by its name.
@@ -194,7 +194,10 @@ def _lower_custom(given: UserDefined) -> Callable[[States], Array]:
         states_of = states[f"custom {given.name}"][0]
         column = np.empty(len(states_of), object)
         for row, state in enumerate(states_of):
-            column[row] = given.lower(state)
+            try:
+                column[row] = given.lower(state)
+            except Exception as error:
+                raise FunctionFailed(given.name, "lower") from error
         return column
 
     return lower

@@ -55,7 +55,15 @@ class InvalidSource(Invalid):
 
 
 class FunctionFailed(PermanentError):
-    """A user-defined aggregate raised; its group cannot go on, everything else can be read."""
+    """A user-defined aggregate raised in the midst of a batch: the node that called it cannot go on.
+
+    What was final before can still be taken; the records of the batch are counted at another node or
+    after a restart without the function.
+    """
+
+    def __init__(self, function: str, step: str) -> None:
+        self.function, self.step = function, step
+        super().__init__(f"the {step} of {function!r} raised; mend or remove the function and start anew")
 
 
 class OutOfSequence(RetryableError):

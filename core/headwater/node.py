@@ -14,7 +14,7 @@ import numpy as np
 
 from headwater.aggregates import Aggregate
 from headwater.durations import Duration, microseconds
-from headwater.errors import DoesNotFit, InvalidSource, OutOfSequence, Problem, StaleVersion
+from headwater.errors import DoesNotFit, FunctionFailed, InvalidSource, OutOfSequence, Problem, StaleVersion
 from headwater.events import Batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup, MarkedPart
@@ -99,6 +99,8 @@ class Node:
         self._sites: Names[str] = Names()
         self._ordered = OrderedEvents(self.order)
         self.changes: list[Change] = []
+        # Why this node cannot go on, if a user's function raised in the midst of something.
+        self._failed: FunctionFailed | None = None
         # The largest ts of an event or mark that counts here so far; heartbeats and late ones aside.
         self.largest = TS_MIN
         self._limit = TS_MAX
@@ -236,8 +238,10 @@ class Node:
         problems = []
         if not isinstance(name, str) or not name:
             problems.append(Problem("source", f"is {name!r}", "give the name of the source"))
-        if name in self.sources:
+        elif name in self.sources:
             problems.append(Problem("source", f"{name!r} is there already", "admit each source once"))
+        if not isinstance(site, str):
+            problems.append(Problem("site", f"is {site!r}", "give the name of the site"))
         try:
             late = microseconds(lateness)
             if not 0 <= late <= TS_LIMIT:
@@ -274,6 +278,15 @@ class Node:
         source = self.sources.get(batch.source) or self._known(batch.source)
         if batch.first != source.position + 1:
             raise OutOfSequence(batch.source, source.position + 1, batch.first)
+        if self._failed is not None:
+            raise self._failed
+        try:
+            return self._push(source, batch)
+        except FunctionFailed as error:
+            self._failed = error
+            raise
+
+    def _push(self, source: Source, batch: Batch) -> int:
         found = clean(batch, source.code, source.largest, source.lateness, self._limit)
         if found is None or self._marked:
             return self._push_judged(source, batch)
@@ -365,6 +378,26 @@ class Node:
         behind = [c for c in self.changes[partial.version :] if c.edge <= partial.largest]
         if behind:
             raise StaleVersion(partial.version, self.version)
+        if self._failed is not None:
+            raise self._failed
+        try:
+            self._merge(partial)
+        except FunctionFailed as error:
+            self._failed = error
+            raise
+        self.largest = max(self.largest, partial.largest)
+        for name, span in partial.vector.items():
+            mine = self.sources[name]
+            mine.position, mine.largest, mine.marks = (
+                span.high.position,
+                span.high.largest,
+                dict(span.high.marks),
+            )
+            mine.late += span.late
+            mine.rejected += span.rejected
+            mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
+
+    def _merge(self, partial: Partial) -> None:
         codes = np.array([self.order.code(name) for name in partial.sources] or [0], np.int32)
         for group_id, part in partial.parts.items():
             group = self._groups.get(group_id)
@@ -378,17 +411,6 @@ class Node:
                 source = int(codes[rows.source]) if isinstance(rows.source, int) else codes[rows.source]
                 keys = None if rows.codes is None else table[rows.codes]
                 self._ordered.add(Rows(rows.ts, rows.value, rows.seq, source, rows.in_order, None, keys))
-        self.largest = max(self.largest, partial.largest)
-        for name, span in partial.vector.items():
-            mine = self.sources[name]
-            mine.position, mine.largest, mine.marks = (
-                span.high.position,
-                span.high.largest,
-                dict(span.high.marks),
-            )
-            mine.late += span.late
-            mine.rejected += span.rejected
-            mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
 
     def account(self, name: str) -> Account:
         """What became of a source's records so far."""

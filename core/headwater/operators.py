@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from headwater.errors import FunctionFailed
+
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -598,14 +600,26 @@ class Custom(Operator):
     ) -> None:
         self.name = f"custom {name}"
         self.commutative = commutative
-        self._lift, self._combine = lift, combine
+
+        def lifted(value: float) -> Any:
+            try:
+                return lift(value)
+            except Exception as error:
+                raise FunctionFailed(name, "lift") from error
+
+        def combined(left: Any, right: Any) -> Any:
+            try:
+                return combine(left, right)
+            except Exception as error:
+                raise FunctionFailed(name, "combine") from error
 
         def joined(left: Any, right: Any) -> Any:
             # None is the state of nothing: a user's combine never sees it.
             if left is None or right is None:
                 return right if left is None else left
-            return combine(left, right)
+            return combined(left, right)
 
+        self._lift, self._combine = lifted, combined
         self._joined = np.frompyfunc(joined, 2, 1)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.durations import Duration, microseconds
-from headwater.errors import InvalidQuery, InvalidSource, Problem
+from headwater.errors import Invalid, InvalidQuery, InvalidSource, Problem
 from headwater.events import Batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup
@@ -57,7 +57,7 @@ class Root(Node):
         self.watermark: int | None = None
         self.decisions: list[Decision] = []
         self._expected = expected
-        self._horizon = None if horizon is None else microseconds(horizon)
+        self._horizon = _horizon(horizon, expected)
         self._finished = False
         self._ending = False
         self._blocks: list[Block] = []
@@ -367,6 +367,23 @@ class Root(Node):
                 part.states,
                 names,
             )
+
+
+def _horizon(horizon: Duration | None, expected: int) -> int | None:
+    """The horizon in microseconds, once both settings make sense."""
+    problems = []
+    if not isinstance(expected, int) or isinstance(expected, bool) or expected < 1:
+        problems.append(Problem("expected", f"is {expected!r}", "give the number of sources, at least 1"))
+    found = None
+    try:
+        found = None if horizon is None else microseconds(horizon)
+        if found is not None and found < 0:
+            problems.append(Problem("horizon", f"is {horizon!r}", "give a duration from 0s on"))
+    except ValueError as error:
+        problems.append(Problem("horizon", str(error), "give a duration such as 1h"))
+    if problems:
+        raise Invalid("the root cannot be made", problems)
+    return found
 
 
 def _state(states: KeyedMarks, key: str | None) -> MarkState:

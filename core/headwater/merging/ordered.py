@@ -4,7 +4,6 @@ watermark has passed it, and leaves in the order `(ts, source, seq)`.
 
 from __future__ import annotations
 
-
 import numpy as np
 
 from headwater.operators import TS_MIN, Rows, SourceOrder
