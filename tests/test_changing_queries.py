@@ -156,7 +156,7 @@ def test_a_partial_of_old_queries_is_refused_and_changes_nothing() -> None:
     change = root.add(Query("new", Tumbling(10)))
     node.push(_batch(3, 19, 25))
     stale = node.flush()
-    with pytest.raises(StaleVersion, match="version 0 .* version 1"):
+    with pytest.raises(StaleVersion, match=r"version 0 .* version 1"):
         root.merge(stale)
     assert root.account("s").accepted == 2
     fresh = Node([Query("q", Tumbling(10))])

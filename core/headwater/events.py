@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from headwater.errors import InvalidEvents, Problem
-from headwater.operators import TS_MAX, Array, Floats, Ints
+from headwater.operators import TS_MAX, TS_MIN, Array, Floats, Ints
 
 KEY_LIMIT = 1_024
 NO_MARK = -1
@@ -47,8 +48,8 @@ class Batch:
         self.source, self.first = source, first
         self.ts: Ints = _column("ts", ts, np.int64, problems)
         self.value: Floats = _column("value", value, np.float64, problems)
-        self.keys = keys if isinstance(keys, tuple) else tuple(keys)
-        self.marks = marks if isinstance(marks, tuple) else tuple(marks)
+        self.keys = keys if isinstance(keys, tuple) else _dictionary("keys", keys, problems)
+        self.marks = marks if isinstance(marks, tuple) else _dictionary("marks", marks, problems)
         self.key: Array | None = None if key is None else _codes("key", key, self.keys, 0, problems)
         self.mark: Array | None = (
             None if mark is None else _codes("mark", mark, self.marks, NO_MARK, problems)
@@ -57,9 +58,9 @@ class Batch:
         lengths = {
             field: len(column)
             for field in ("ts", "value", "key", "mark", "bare")
-            if (column := getattr(self, field)) is not None
+            if (column := getattr(self, field)) is not None and column is not _UNREADABLE
         }
-        if len(set(lengths.values())) > 1 and not problems:
+        if len(set(lengths.values())) > 1:
             told = ", ".join(f"{field} {size}" for field, size in lengths.items())
             problems.append(Problem("columns", f"have different lengths ({told})", "give one row an event"))
         if problems:
@@ -71,57 +72,119 @@ class Batch:
     @classmethod
     def from_records(cls, source: str, first: int, records: Iterable[Record]) -> Batch:
         """A batch of rows `(ts, key, value, mark)`. A ts beyond int64 is kept as one that is rejected."""
-        rows = list(records)
-        problems = []
-        for place, row in enumerate(rows):
-            if not isinstance(row[0], int | np.integer) or isinstance(row[0], bool):
+        problems: list[Problem] = []
+        ts: list[int] = []
+        value: list[float] = []
+        bare: list[bool] = []
+        key: list[int] = []
+        mark: list[int] = []
+        # Dictionaries; what is no name takes no part, for it need not be hashable.
+        keys: dict[str, int] = {}
+        marks: dict[str, int] = {}
+        for place, row in enumerate(records):
+            try:
+                moment, name, number, sign = row
+            except (TypeError, ValueError):
+                problems.append(
+                    Problem(f"records[{place}]", f"is {row!r}", "give (ts, key, value, mark), None for none")
+                )
+                continue
+            if is_whole(moment):
+                ts.append(int(moment) if TS_MIN <= moment <= TS_MAX else TS_MAX)
+            else:
                 problems.append(
                     Problem(
-                        f"ts[{place}]", f"is {row[0]!r}", "give microseconds since the epoch as an integer"
+                        f"ts[{place}]", f"is {moment!r}", "give microseconds since the epoch as an integer"
                     )
                 )
+            key.append(_code(f"keys[{place}]", "" if name is None else name, keys, problems))
+            bare.append(number is None)
+            try:
+                if number is not None and not is_number(number):
+                    problems.append(Problem(f"value[{place}]", f"is {number!r}", "give a number, or None"))
+                else:
+                    value.append(nan if number is None else float(number))
+            except OverflowError:
+                problems.append(
+                    Problem(f"value[{place}]", "is an integer beyond float64", "give a number that fits")
+                )
+            mark.append(NO_MARK if sign is None else _code(f"marks[{place}]", sign, marks, problems))
         if problems:
+            try:
+                cls(source, first, (), ())
+            except InvalidEvents as error:
+                problems = [*error.problems, *problems]
             raise InvalidEvents(f"the batch of source {source!r} cannot be taken", problems)
-        keys = _dictionary(row[1] or "" for row in rows)
-        marks = _dictionary(row[3] for row in rows if row[3] is not None)
-        bare = [row[2] is None for row in rows]
-        has_marks = bool(marks)
         return cls(
             source,
             first,
-            np.array([row[0] if abs(row[0]) <= TS_MAX else TS_MAX for row in rows], np.int64),
-            np.array([np.nan if row[2] is None else row[2] for row in rows], np.float64),
-            key=np.array([keys[row[1] or ""] for row in rows], np.int32),
+            np.array(ts, np.int64),
+            np.array(value, np.float64),
+            key=np.array(key, np.int32),
             keys=tuple(keys),
-            mark=np.array([NO_MARK if row[3] is None else marks[row[3]] for row in rows], np.int32)
-            if has_marks
-            else None,
+            mark=np.array(mark, np.int32) if marks else None,
             marks=tuple(marks),
             bare=np.array(bare, bool) if any(bare) else None,
         )
 
 
-def _dictionary(names: Iterable[str]) -> dict[str, int]:
-    codes: dict[str, int] = {}
-    for name in names:
-        codes.setdefault(name, len(codes))
-    return codes
+def is_whole(given: object) -> bool:
+    return isinstance(given, int | np.integer) and not isinstance(given, bool)
+
+
+def is_number(given: object) -> bool:
+    return isinstance(given, float | int | np.integer | np.floating) and not isinstance(given, bool)
+
+
+def name_problem(name: object) -> tuple[str, str] | None:
+    """What is wrong with a key or a mark, and the remedy."""
+    if not isinstance(name, str):
+        return f"is {name!r}", "give strings"
+    try:
+        size = len(name) if name.isascii() else len(name.encode())
+    except UnicodeEncodeError as error:
+        return f"is no text ({error.reason} at {error.start})", "give strings that UTF-8 can hold"
+    if size > KEY_LIMIT:
+        return f"is {size} bytes long", f"keep names within {KEY_LIMIT} bytes of UTF-8"
+    return None
+
+
+def _code(field: str, name: Any, codes: dict[str, int], problems: list[Problem]) -> int:
+    """The code of a name; a new one is checked."""
+    found = codes.get(name) if isinstance(name, str) else None
+    if found is not None:
+        return found
+    if wrong := name_problem(name):
+        problems.append(Problem(field, *wrong))
+        return 0
+    return codes.setdefault(name, len(codes))
+
+
+def _dictionary(field: str, given: Any, problems: list[Problem]) -> tuple[str, ...]:
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return tuple(given)
+    problems.append(Problem(field, f"is {given!r}", "give a list of strings"))
+    return ()
+
+
+# Stands for a column that has no length one could compare; its problem is told.
+_UNREADABLE: Array = np.empty(0)
 
 
 def _column(field: str, given: Any, dtype: Any, problems: list[Problem]) -> Array:
-    """The column as that type if nothing is lost by it; otherwise a problem, and nothing."""
+    """The column as that type if nothing is lost by it; otherwise a problem, and nothing of use."""
     if isinstance(given, np.ndarray) and given.dtype == dtype and given.ndim == 1:
         return given
     try:
         column = np.asarray(given)
-    except (ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         problems.append(
             Problem(field, f"is no column ({error})", f"give a one-dimensional {np.dtype(dtype)} array")
         )
-        return np.empty(0, dtype)
+        return _UNREADABLE
     if column.ndim != 1:
         problems.append(Problem(field, f"has {column.ndim} dimensions", "give a one-dimensional array"))
-        return np.empty(0, dtype)
+        return _UNREADABLE
     if column.size == 0:
         return np.empty(0, dtype)
     wanted = "iub" if dtype == np.int64 else "b" if dtype == np.bool_ else "iuf"
@@ -131,7 +194,7 @@ def _column(field: str, given: Any, dtype: Any, problems: list[Problem]) -> Arra
                 field, f"has dtype {column.dtype}", f"give {np.dtype(dtype)} (or a type that fits into it)"
             )
         )
-        return np.empty(0, dtype)
+        return np.zeros(len(column), dtype)
     if dtype == np.int64 and column.dtype == np.uint64:
         # Beyond int64 a time is rejected event by event; it must not wrap round to a valid one.
         return np.where(column > np.uint64(TS_MAX), np.uint64(TS_MAX), column).astype(np.int64)
@@ -145,20 +208,18 @@ _checked: dict[str, tuple[str, ...]] = {}
 def _codes(field: str, given: Any, names: tuple[str, ...], low: int, problems: list[Problem]) -> Array:
     plural = f"{field}s"
     for place, name in enumerate(names if names is not _checked.get(field) else ()):
-        if not isinstance(name, str):
-            problems.append(Problem(f"{plural}[{place}]", f"is {name!r}", "give strings"))
-        elif len(name) > KEY_LIMIT // 4 and len(name.encode()) > KEY_LIMIT:
-            problems.append(
-                Problem(
-                    f"{plural}[{place}]",
-                    f"is {len(name.encode())} bytes long",
-                    f"keep names within {KEY_LIMIT} bytes of UTF-8",
-                )
-            )
+        # Most names are seen to be good without a call.
+        if not isinstance(name, str) or len(name) > KEY_LIMIT or not name.isascii():
+            wrong = name_problem(name)
+            if wrong:
+                problems.append(Problem(f"{plural}[{place}]", *wrong))
     if not problems:
         _checked[field] = names
-    if not isinstance(given, np.ndarray) or given.dtype != np.int32:
+    if not isinstance(given, np.ndarray) or given.dtype != np.int32 or given.ndim != 1:
+        known = len(problems)
         given = _column(field, given, np.int64, problems)
+        if len(problems) > known:
+            return np.asarray(given)
     if len(given) and (int(given.min()) < low or int(given.max()) >= len(names)):
         problems.append(
             Problem(field, f"has codes outside {low}..{len(names) - 1}", f"give indexes into {plural}")

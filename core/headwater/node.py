@@ -388,11 +388,8 @@ class Node:
         self.largest = max(self.largest, partial.largest)
         for name, span in partial.vector.items():
             mine = self.sources[name]
-            mine.position, mine.largest, mine.marks = (
-                span.high.position,
-                span.high.largest,
-                dict(span.high.marks),
-            )
+            mine.position, mine.largest = span.high.position, span.high.largest
+            mine.marks = dict(span.high.marks)
             mine.late += span.late
             mine.rejected += span.rejected
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]

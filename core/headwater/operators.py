@@ -523,12 +523,9 @@ class Values(Operator):
         column = np.empty(len(starts), object)
         bounds = [*starts.tolist(), len(columns[0])]
         for cell in range(len(starts)):
-            pieces: list[Floats] = []
-            for state in columns[0][bounds[cell] : bounds[cell + 1]]:
-                pieces += state or ()
-            column[cell] = pieces
-        folded: Columns = (column,)
-        return folded
+            held = columns[0][bounds[cell] : bounds[cell + 1]]
+            column[cell] = [piece for state in held for piece in state or ()]
+        return (column,)
 
     def whole(self, rows: Rows) -> State:
         return ((rows.value,),)

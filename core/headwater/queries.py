@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -31,23 +32,32 @@ class Where:
 
     def __post_init__(self) -> None:
         if self.keys is not None and not isinstance(self.keys, frozenset):
-            object.__setattr__(
-                self, "keys", frozenset([self.keys] if isinstance(self.keys, str) else self.keys)
-            )
+            try:
+                keys = frozenset([self.keys] if isinstance(self.keys, str) else self.keys)
+            except TypeError:
+                return  # `problems` tells it
+            object.__setattr__(self, "keys", keys)
 
     def problems(self) -> Iterator[Problem]:
+        wrong = False
         for field in ("above", "at_least", "below", "at_most"):
             bound = getattr(self, field)
-            if bound is None:
-                continue
-            if not isinstance(bound, int | float) or isinstance(bound, bool) or bound != bound:
+            if bound is not None and not _is_bound(bound):
                 yield Problem(f"where.{field}", f"is {bound!r}", "give a number")
-                return
-        low, high = self._low, self._high
-        if low[0] > high[0] or (low[0] == high[0] and (low[1] or high[1])):
-            yield Problem("where", "no value can match", "widen the bounds")
-        if self.keys is not None and not self.keys:
+                wrong = True
+        if not wrong:
+            low, high = self._low, self._high
+            if low[0] > high[0] or (low[0] == high[0] and (low[1] or high[1])):
+                yield Problem("where", "no value can match", "widen the bounds")
+        if self.keys is None:
+            return
+        if not isinstance(self.keys, frozenset):
+            yield Problem("where.keys", f"is {self.keys!r}", "give the names of keys")
+        elif not self.keys:
             yield Problem("where.keys", "is empty, so no event can match", "name at least one key")
+        else:
+            for key in sorted(repr(key) for key in self.keys if not isinstance(key, str)):
+                yield Problem("where.keys", f"holds {key}", "give strings")
 
     @property
     def _low(self) -> tuple[float, bool]:
@@ -80,6 +90,16 @@ class Where:
         if high != np.inf:
             mask &= value < high if high_open else value <= high
         return mask
+
+
+def _is_bound(given: object) -> bool:
+    """Whether it is a number that a float can hold."""
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        return False
+    try:
+        return not math.isnan(given)
+    except OverflowError:
+        return False
 
 
 EVERYTHING = Where()
@@ -137,10 +157,11 @@ class Query:
     def problems(self) -> Iterator[Problem]:
         if not isinstance(self.id, str) or not self.id or len(self.id) > ID_LIMIT:
             yield Problem("id", f"is {self.id!r}", f"give a name of 1 to {ID_LIMIT} characters")
-        if not isinstance(self.window, Tumbling | Sliding | Session | Punctuation):
+        known = isinstance(self.window, Tumbling | Sliding | Session | Punctuation)
+        if known:
+            yield from self.window.problems()
+        else:
             yield Problem("window", f"is {self.window!r}", "give Tumbling, Sliding, Session or Punctuation")
-            return
-        yield from self.window.problems()
         if not isinstance(self.aggregate, tuple) or not self.aggregate:
             yield Problem("aggregate", "is missing", f"give one of {', '.join(aggregates.NAMES)}")
         else:
@@ -149,6 +170,8 @@ class Query:
             names = [found.name for found in parsed if isinstance(found, Aggregate)]
             for name in sorted({name for name in names if names.count(name) > 1}):
                 yield Problem("aggregate", f"{name!r} stands there twice", "name each aggregate once")
+        if self.key_by is not None and not isinstance(self.key_by, str):
+            yield Problem("key_by", f"is {self.key_by!r}", "name the column that holds the key")
         if not isinstance(self.where, Where):
             yield Problem("where", f"is {self.where!r}", "give a Where")
         else:
@@ -158,7 +181,7 @@ class Query:
         if self.emit_empty and (
             self.key_by is not None
             or self.scope == "local"
-            or not isinstance(self.window, Tumbling | Sliding)
+            or (known and not isinstance(self.window, Tumbling | Sliding))
             or is_count(self.window)
         ):
             yield Problem(
@@ -186,6 +209,10 @@ class Query:
 
 def validate(queries: Iterable[Query], taken: Iterable[str] = ()) -> tuple[Query, ...]:
     """The queries as they are, or one error with everything that is wrong with any of them."""
+    if not isinstance(queries, Iterable):
+        raise InvalidQuery(
+            "the queries cannot be taken", [Problem("queries", f"is {queries!r}", "give a list of Query")]
+        )
     listed = tuple(queries)
     problems = []
     seen = set(taken)
@@ -195,6 +222,8 @@ def validate(queries: Iterable[Query], taken: Iterable[str] = ()) -> tuple[Query
             continue
         for problem in query.problems():
             problems.append(Problem(f"queries[{query.id}].{problem.field}", problem.message, problem.remedy))
+        if not isinstance(query.id, str):
+            continue
         if query.id in seen:
             problems.append(
                 Problem(f"queries[{query.id}].id", "is there already", "give each query its own id")
@@ -207,11 +236,11 @@ def validate(queries: Iterable[Query], taken: Iterable[str] = ()) -> tuple[Query
 
 
 def _contradictions(queries: Sequence[Query]) -> Iterator[Problem]:
-    names = {query.key_by for query in queries if query.key_by is not None}
+    names = {query.key_by for query in queries if isinstance(query.key_by, str)}
     if len(names) > 1:
         yield Problem(
             "queries.key_by",
-            f"names different columns ({', '.join(sorted(map(str, names)))}), but an event has one key",
+            f"names different columns ({', '.join(sorted(names))}), but an event has one key",
             "use one key column, or run the others apart",
         )
     functions: dict[str, UserDefined] = {}

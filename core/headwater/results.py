@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headwater.aggregates import Aggregate
+from headwater.names import Names
 from headwater.operators import Array, Columns, Ints, Operator
 from headwater.queries import Query
 
@@ -44,6 +45,36 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.query)
+
+    def of(self, query: str) -> Block:
+        """The windows of one query."""
+        mine = np.isin(self.query, [place for place, known in enumerate(self.queries) if known.id == query])
+        if mine.all():
+            return self
+        return replace(
+            self,
+            query=self.query[mine],
+            code=self.code[mine],
+            start=self.start[mine],
+            end=self.end[mine],
+            count=self.count[mine],
+            values={name: column[mine] for name, column in self.values.items()},
+        )
+
+    def coded(self, known: Names[tuple[str, str | None]]) -> Ints:
+        """The site and key of each row as codes that blocks have in common."""
+        used, rows = np.unique(self.code, return_inverse=True)
+        common: Ints = known.codes([self.names[code] for code in used.tolist()])[rows]
+        return common
+
+    def filled(self, name: str) -> Array:
+        """A function's column, with what it is of no event."""
+        column = self.values[name]
+        empty = self.count == 0
+        if empty.any():
+            column = column.copy() if name in OF_NOTHING else column.astype(object)
+            column[empty] = OF_NOTHING.get(name)
+        return column
 
     def rows(self) -> Iterator[tuple[tuple[Any, ...], Result]]:
         """Each row with its place in the order of results."""
@@ -81,23 +112,39 @@ class Results:
 
     def columns(self, query: str) -> dict[str, Array]:
         """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take."""
-        rows = [result for result in self if result.query == query]
-        names = list(rows[0].values) if rows else []
-        table: dict[str, list[Any]] = {
-            "site": [row.site for row in rows],
-            "key": [row.key for row in rows],
-            "start": [row.start for row in rows],
-            "end": [row.end for row in rows],
+        parts = [part for block in self.blocks if len(part := block.of(query))]
+        known: Names[tuple[str, str | None]] = Names()
+        code = _stacked([part.coded(known) for part in parts])
+        listed = sorted(known.listed, key=lambda name: (name[0], name[1] or ""))
+        rank = np.argsort(known.codes(listed))[code]
+        start, end, count = (
+            _stacked([getattr(part, f) for part in parts]) for f in ("start", "end", "count")
+        )
+        order = np.lexsort((start, rank, _stacked([part.query for part in parts]), end))
+        table = {
+            "site": _objects([site for site, _ in listed])[rank],
+            "key": _objects([key for _, key in listed])[rank],
+            "start": start,
+            "end": end,
         }
-        table |= {name: [row.values[name] for row in rows] for name in names}
-        table["count"] = [row.count for row in rows]
-        return {
-            name: np.array(column, object if name in ("site", "key") else None)
-            for name, column in table.items()
-        }
+        for name in parts[0].values if parts else ():
+            table[name] = np.concatenate([part.filled(name) for part in parts])
+        table["count"] = count
+        return {name: column[order] for name, column in table.items()}
 
     def __repr__(self) -> str:
         return f"<{len(self)} results>"
+
+
+def _stacked(columns: Sequence[Array]) -> Ints:
+    """Columns of integers as one, also if there is none."""
+    return np.concatenate([np.empty(0, np.int64), *columns])
+
+
+def _objects(listed: Sequence[object]) -> Array:
+    column = np.empty(len(listed), object)
+    column[:] = listed
+    return column
 
 
 def lowered(

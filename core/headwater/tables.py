@@ -5,16 +5,18 @@ Data frames and Arrow tables are read by what they can do, so neither library is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from datetime import UTC, date, datetime, timedelta
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from headwater.durations import Duration
 from headwater.errors import InvalidEvents, Problem
-from headwater.events import KEY_LIMIT, NO_MARK, Batch
-from headwater.operators import TS_MAX, Array, Ints
+from headwater.events import NO_MARK, Batch, is_number, is_whole, name_problem
+from headwater.operators import TS_MAX, TS_MIN, Array, Ints
 from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.root import Root
@@ -22,6 +24,11 @@ from headwater.windows import TS_LIMIT
 
 BATCH = 65_536
 WHOLE_TABLE = "events"
+# What a row is whose event has no key, no mark, no source.
+NO_NAME = -1
+MICROSECOND = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1)  # dates without a zone are UTC
+EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def aggregate(
@@ -39,8 +46,9 @@ def aggregate(
 
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
-    The key column is what the queries name with `key_by`. Times are integers (microseconds) or dates.
-    Rows of a source count in the order in which they stand. Without `lateness` no event is late; with
+    The key column is what the queries name with `key_by`. Times are integers (microseconds) or dates
+    (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN is none
+    either; any other NaN is rejected. Rows of a source count in the order in which they stand. Without `lateness` no event is late; with
     it, an event that lies further behind its source's latest is counted in no window.
     """
     listed = validate([queries] if isinstance(queries, Query) else queries)
@@ -48,7 +56,9 @@ def aggregate(
     wanted = {"ts": ts, "value": value, "source": source, "mark": mark, "site": site}
     if key is not None:
         wanted["key"] = key
-    table = _Table(_columns(events), wanted, needs_value=any(_needs_value(query) for query in listed))
+    table = _Table(
+        _columns(events, wanted.values()), wanted, needs_value=any(_needs_value(query) for query in listed)
+    )
     root = Root(listed, expected=max(len(table.sources), 1))
     for name, where in table.sources:
         root.admit(name, lateness=TS_LIMIT if lateness is None else lateness, site=where)
@@ -64,16 +74,28 @@ def _needs_value(query: Query) -> bool:
     return any(function.operators for function in query.aggregates) or any(b is not None for b in bounds)
 
 
-def _columns(events: Any) -> dict[str, Any]:
+def _columns(events: Any, wanted: Collection[str]) -> dict[str, Any]:
     """The columns of whatever was given, by name."""
     if isinstance(events, Mapping):
         return dict(events)
-    if hasattr(events, "column_names") and hasattr(events, "column"):
-        return {name: events.column(name) for name in events.column_names}
+    if hasattr(events, "column_names") and hasattr(events, "columns"):
+        names = list(events.column_names)
+        twice = [name for name in wanted if names.count(name) > 1]
+        if twice:
+            raise InvalidEvents(
+                "the events cannot be read",
+                [
+                    Problem(name, "stands there more than once", "give each column its own name")
+                    for name in twice
+                ],
+            )
+        return dict(zip(names, events.columns, strict=True))
     if hasattr(events, "columns") and hasattr(events, "__getitem__"):
         return {str(name): events[name] for name in events.columns}
     if isinstance(events, Iterable) and not isinstance(events, str | bytes):
-        return _columns_of_rows(list(events))
+        rows = list(events)
+        # Without a row nothing says which columns there are, and nothing is missing.
+        return _columns_of_rows(rows) if rows else {name: [] for name in wanted}
     raise InvalidEvents(
         "the events cannot be read",
         [
@@ -86,6 +108,7 @@ def _columns(events: Any) -> dict[str, Any]:
 
 def _columns_of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
     mappings: list[Mapping[str, Any]] = []
+    problems = []
     for place, row in enumerate(rows):
         if isinstance(row, Mapping):
             mappings.append(row)
@@ -94,10 +117,11 @@ def _columns_of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
         elif is_dataclass(row) and not isinstance(row, type):
             mappings.append(asdict(row))
         else:
-            raise InvalidEvents(
-                "the events cannot be read",
-                [Problem(f"events[{place}]", f"is {type(row).__name__}", "give mappings or named tuples")],
+            problems.append(
+                Problem(f"events[{place}]", f"is {type(row).__name__}", "give mappings or named tuples")
             )
+    if problems:
+        raise InvalidEvents("the events cannot be read", problems)
     names = dict.fromkeys(name for row in mappings for name in row)
     return {name: [row.get(name) for row in mappings] for name in names}
 
@@ -112,61 +136,45 @@ class _Table:
             missing.append("value")
         known = ", ".join(map(str, given)) or "none"
         for field in missing:
+            how = "key_by in the queries" if field == "key" else f"{field}="
             problems.append(
                 Problem(
                     field,
                     f"there is no column {wanted[field]!r}",
-                    f"name it with {field}= (columns: {known})",
+                    f"name it with {how} (columns: {known})",
                 )
             )
-        arrays = {field: _array(given[name]) for field, name in wanted.items() if name in given}
-        sizes = {field: len(array) for field, array in arrays.items()}
+        columns: dict[str, Any] = {}
+        for field, name in wanted.items():
+            if name in given and (column := _sized(name, given[name], problems)) is not None:
+                columns[field] = column
+        sizes = {field: len(column) for field, column in columns.items()}
         if len(set(sizes.values())) > 1:
             told = ", ".join(f"{wanted[field]} {size}" for field, size in sizes.items())
             problems.append(
                 Problem("events", f"the columns have different lengths ({told})", "give one row an event")
             )
         self._size = next(iter(sizes.values()), 0)
-        if "ts" in arrays:
-            arrays["ts"] = _times(wanted["ts"], arrays["ts"], problems)
-        value = arrays.get("value")
+        self._ts = np.empty(0, np.int64)
+        if "ts" in columns:
+            self._ts = _times(wanted["ts"], columns["ts"], problems)
         self._bare: Array | None = None
-        if value is not None:
-            value, self._bare = _values(wanted["value"], value, problems)
-        self._ts = arrays.get("ts", np.empty(0, np.int64))
-        self._value = value if value is not None else np.zeros(self._size)
-        self._key, self._keys = self._names(wanted.get("key", ""), arrays.get("key"), problems)
-        self._mark, self._marks = self._names(wanted["mark"], arrays.get("mark"), problems, missing=NO_MARK)
-        source, names = self._names(wanted["source"], arrays.get("source"), problems)
-        site, sites = self._names(wanted["site"], arrays.get("site"), problems)
-        self._source = source
-        self.sources = self._with_sites(source, names, site, sites, problems)
+        self._value: Array = np.zeros(self._size)
+        if "value" in columns:
+            self._value, self._bare = _values(wanted["value"], columns["value"], problems)
+        self._key, self._keys = _names(wanted.get("key", ""), columns.get("key"), problems)
+        self._mark, self._marks = _names(wanted["mark"], columns.get("mark"), problems, missing=None)
+        source, names = _names(wanted["source"], columns.get("source"), problems, missing=WHOLE_TABLE)
+        site, sites = _names(wanted["site"], columns.get("site"), problems)
+        if not problems:
+            self.sources = self._with_sites(source, names, site, sites, problems)
         if problems:
             raise InvalidEvents("the events cannot be read", problems)
-
-    def _names(
-        self, name: str, column: Array | None, problems: list[Problem], missing: int | None = None
-    ) -> tuple[Array | None, tuple[str, ...]]:
-        """A column of names as codes and a dictionary; no name is the empty one, or `missing`."""
-        if column is None:
-            return None, ()
-        codes: dict[str, int] = {}
-        found = np.empty(len(column), np.int32)
-        for row, given in enumerate(column.tolist()):
-            if given is None or given != given:
-                found[row] = codes.setdefault("", len(codes)) if missing is None else missing
-            else:
-                found[row] = codes.setdefault(given if isinstance(given, str) else str(given), len(codes))
-        for text in codes:
-            if len(text.encode()) > KEY_LIMIT:
-                problems.append(
-                    Problem(
-                        name,
-                        f"{text[:20]!r}... is {len(text.encode())} bytes long",
-                        f"keep within {KEY_LIMIT}",
-                    )
-                )
-        return found, tuple(codes)
+        self._source = source
+        if self._mark is not None:
+            empty = np.isnan(self._value) & (self._mark != NO_MARK)
+            if empty.any():
+                self._bare = empty if self._bare is None else self._bare | empty
 
     def _with_sites(
         self,
@@ -178,8 +186,8 @@ class _Table:
     ) -> list[tuple[str, str]]:
         if source is None:
             names, source = (WHOLE_TABLE,), np.zeros(self._size, np.int32)
-        if site is None or len(site) != len(source):
-            return [(name or WHOLE_TABLE, "") for name in names]
+        if site is None:
+            return [(name, "") for name in names]
         pairs = np.unique(source.astype(np.int64) * max(len(sites), 1) + site)
         found: dict[int, str] = {}
         for pair in pairs.tolist():
@@ -188,7 +196,7 @@ class _Table:
                 problems.append(
                     Problem("site", f"source {names[code]!r} has two sites", "give each source one site")
                 )
-        return [(name or WHOLE_TABLE, found.get(code, "")) for code, name in enumerate(names)]
+        return [(name, found.get(code, "")) for code, name in enumerate(names)]
 
     def batches(self) -> Iterator[Batch]:
         """The events of each stretch of rows by source, in the order in which they stand."""
@@ -220,52 +228,199 @@ class _Table:
         return batch
 
 
-def _array(column: Any) -> Array:
-    """A column as an array, whatever it is made of."""
-    if isinstance(column, np.ndarray):
-        return column
+def _sized(name: str, column: Any, problems: list[Problem]) -> Any:
+    """The column as something that has a length, or a problem and None."""
+    if getattr(column, "ndim", 1) != 1:
+        problems.append(Problem(name, f"has {column.ndim} dimensions", "give a one-dimensional column"))
+        return None
     if hasattr(column, "to_numpy"):
-        return np.asarray(column.to_numpy())
-    listed = list(column)
-    # Lists may mix numbers and None, or hold integers beyond 64 bits: each is judged by itself later.
-    try:
-        return np.asarray(listed)
-    except (ValueError, OverflowError):
-        array = np.empty(len(listed), object)
-        array[:] = listed
-        return array
+        return column
+    if not isinstance(column, Iterable) or isinstance(column, str | bytes | Mapping):
+        problems.append(Problem(name, f"is {column!r}", "give a column: a list, an array..."))
+        return None
+    return column if isinstance(column, np.ndarray) else list(column)
 
 
-def _times(name: str, column: Array, problems: list[Problem]) -> Ints:
+def _is_arrow(column: Any) -> bool:
+    return hasattr(column, "dictionary_encode")
+
+
+def _plain(column: Any) -> tuple[Array | list[Any], Array | None]:
+    """A column as an array, or as a list of objects, and where it is known to hold nothing."""
+    nulls: Any = None
+    if isinstance(column, list):
+        # Each is judged by itself: numpy would make floats of large integers, and strings of mixtures.
+        return column, None
+    if isinstance(column, np.ndarray):
+        array = column
+    elif _is_arrow(column):
+        array = column.to_numpy(zero_copy_only=False)
+        if column.null_count:
+            nulls = column.is_null().to_numpy(zero_copy_only=False)
+    else:
+        dtype = column.dtype
+        if getattr(dtype, "tz", None) is not None:
+            # As plain objects these would be read one by one.
+            array = column.to_numpy(f"datetime64[{dtype.unit}]")
+        else:
+            array = np.asarray(column.to_numpy())
+        if hasattr(column, "is_null"):
+            nulls = column.is_null().to_numpy()
+        elif not isinstance(dtype, np.dtype):
+            # In pandas' plain columns NaN may be a null or a NaN: it stays what it is.
+            nulls = np.asarray(column.isna(), bool)
+    return array.tolist() if array.dtype == object else array, nulls if np.any(nulls) else None
+
+
+def _times(name: str, column: Any, problems: list[Problem]) -> Ints:
     """Times as microseconds; what int64 cannot hold becomes a time that is rejected."""
-    if column.dtype.kind == "M":
-        return column.astype("datetime64[us]").astype(np.int64)
-    if column.dtype.kind == "i":
-        return column.astype(np.int64)
-    if column.dtype == np.uint64:
-        return np.where(column > np.uint64(TS_MAX), np.uint64(TS_MAX), column).astype(np.int64)
-    if column.dtype.kind == "u":
-        return column.astype(np.int64)
-    if column.dtype == object and all(isinstance(t, int) and not isinstance(t, bool) for t in column):
-        return np.array([t if abs(t) <= TS_MAX else TS_MAX for t in column], np.int64)
-    if not len(column):
-        return np.empty(0, np.int64)
-    problems.append(
-        Problem(name, f"has dtype {column.dtype}", "give integers (microseconds since the epoch) or dates")
-    )
+    given, nulls = _plain(column)
+    remedy = "give integers (microseconds since the epoch) or dates"
+    if isinstance(given, list):
+        try:
+            if set(map(type, given)) <= {int}:
+                return np.array(given, np.int64)
+        except OverflowError:
+            pass
+        found = [_time(moment) for moment in given]
+        if None in found:
+            row = found.index(None)
+            problems.append(Problem(name, f"holds {given[row]!r} (row {row})", remedy))
+            return np.empty(0, np.int64)
+        return np.array(found, np.int64)
+    if given.dtype.kind == "M":
+        return _microseconds(given)
+    if given.dtype == np.uint64:
+        return np.where(given > np.uint64(TS_MAX), np.uint64(TS_MAX), given).astype(np.int64)
+    if given.dtype.kind in "iu":
+        return given.astype(np.int64, copy=False)
+    if nulls is not None:
+        problems.append(Problem(name, f"has no time in row {int(nulls.argmax())}", "give each event a time"))
+    elif len(given):
+        problems.append(Problem(name, f"has dtype {given.dtype}", remedy))
     return np.empty(0, np.int64)
 
 
-def _values(name: str, column: Array, problems: list[Problem]) -> tuple[Array, Array | None]:
+def _time(moment: Any) -> int | None:
+    """One time as microseconds within int64; None for what is no time."""
+    if is_whole(moment):
+        return int(moment) if TS_MIN <= moment <= TS_MAX else TS_MAX
+    if isinstance(moment, np.datetime64):
+        return int(_microseconds(np.array([moment]))[0])
+    if not isinstance(moment, date):
+        return None
+    if moment != moment:
+        return TS_MIN
+    if not isinstance(moment, datetime):
+        return (moment - EPOCH.date()) // MICROSECOND
+    try:
+        since = moment - (EPOCH if moment.utcoffset() is None else EPOCH_UTC)
+    except (OverflowError, ValueError):
+        return TS_MAX
+    return int(since // MICROSECOND)
+
+
+def _microseconds(moments: Array) -> Ints:
+    """Dates as microseconds. What is no date, or wraps round beyond int64, becomes one that is rejected."""
+    found: Ints = moments.astype("datetime64[us]").astype(np.int64)
+    if len(moments) and np.datetime_data(moments.dtype)[0] not in ("us", "ns", "ps", "fs", "as", "generic"):
+        # Compared in their own unit: a year more than the limit still fits into int64.
+        high, low = (np.datetime64(end, "us").astype(moments.dtype) for end in (TS_LIMIT, -TS_LIMIT))
+        found[(moments > high) | (moments < low)] = TS_MAX
+    return found
+
+
+def _values(name: str, column: Any, problems: list[Problem]) -> tuple[Array, Array | None]:
     """Values as float64, and where there is none."""
-    if column.dtype.kind in "iuf":
-        return column.astype(np.float64), None
-    if column.dtype == object and all(v is None or isinstance(v, int | float) for v in column):
-        bare = np.array([v is None for v in column], bool)
-        return np.array(
-            [np.nan if v is None else v for v in column], np.float64
-        ), bare if bare.any() else None
-    if not len(column):
-        return np.empty(0), None
-    problems.append(Problem(name, f"has dtype {column.dtype}", "give numbers"))
+    given, nulls = _plain(column)
+    if isinstance(given, list):
+        bare = np.array([value is None for value in given], bool)
+        if not set(map(type, given)) <= {int, float, NoneType}:
+            bare = np.array([not is_number(value) and _absent(value) for value in given], bool)
+            for row in np.flatnonzero(~bare).tolist():
+                if not is_number(given[row]):
+                    problems.append(Problem(name, f"holds {given[row]!r} (row {row})", "give numbers"))
+                    return np.empty(0), None
+            given = [None if empty else value for value, empty in zip(given, bare.tolist(), strict=True)]
+        try:
+            # numpy reads None as NaN.
+            return np.array(given, np.float64), bare if bare.any() else None
+        except OverflowError:
+            problems.append(Problem(name, "holds an integer beyond float64", "give numbers that fit"))
+            return np.empty(0), None
+    if given.dtype.kind in "iuf":
+        return given.astype(np.float64, copy=False), nulls
+    if len(given):
+        problems.append(Problem(name, f"has dtype {given.dtype}", "give numbers"))
     return np.empty(0), None
+
+
+def _absent(given: Any) -> bool:
+    """None, NaN, NaT and NA: all but None differ from themselves, or do not say whether they do."""
+    if given is None:
+        return True
+    try:
+        return bool(given != given)
+    except TypeError:
+        return True
+    except ValueError:
+        return False
+
+
+def _names(
+    name: str, column: Any, problems: list[Problem], missing: str | None = ""
+) -> tuple[Array | None, tuple[str, ...]]:
+    """A column of names as codes and a dictionary; no name is `missing`, or else the code -1."""
+    if column is None:
+        return None, ()
+    rows, listed = _coded(column)
+    # One place more, for the rows that have no name.
+    codes = np.full(len(listed) + 1, NO_MARK, np.int32)
+    used = np.zeros(len(listed) + 1, bool)
+    used[rows] = True
+    found: dict[str, int] = {}
+    for place in np.flatnonzero(used).tolist():
+        given = listed[place] if place < len(listed) else None
+        text = missing if _absent(given) else str(given) or missing
+        if text is not None:
+            codes[place] = found.setdefault(text, len(found))
+    for text in found:
+        if wrong := name_problem(text):
+            problems.append(Problem(name, f"{text[:20]!r}... {wrong[0]}", wrong[1]))
+    return codes[rows], tuple(found)
+
+
+def _coded(column: Any) -> tuple[Array, list[Any]]:
+    """A column as codes and what they stand for, by whatever is fast; -1 is nothing."""
+    if _is_arrow(column):
+        try:
+            coded = column.dictionary_encode()
+        except NotImplementedError:
+            return _coded(column.to_pylist())
+        if hasattr(coded, "unify_dictionaries"):
+            coded = coded.unify_dictionaries().combine_chunks()
+        rows: Array = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        if coded.indices.null_count:
+            empty = coded.indices.is_null().to_numpy(zero_copy_only=False)
+            rows = np.where(empty, NO_NAME, rows.astype(np.int64))
+        return rows, coded.dictionary.to_pylist()
+    if hasattr(column, "factorize") and not isinstance(column.dtype, np.dtype):
+        rows, found = column.factorize()
+        return rows, found.tolist()
+    listed: list[Any] = column if isinstance(column, list) else _listed(column)
+    if len(set(map(type, listed)) - {NoneType}) > 1:
+        # As keys of a dictionary 1, 1.0 and True are one; as names they are three.
+        listed = [v if type(v) is str else None if _absent(v) else str(v) for v in listed]
+    try:
+        codes = dict.fromkeys(listed, 0)
+    except TypeError:
+        listed = list(map(str, listed))
+        codes = dict.fromkeys(listed, 0)
+    for code, given in enumerate(codes):
+        codes[given] = code
+    return np.fromiter(map(codes.__getitem__, listed), np.int64, len(listed)), list(codes)
+
+
+def _listed(column: Any) -> list[Any]:
+    found: list[Any] = column.tolist() if hasattr(column, "tolist") else column.to_list()
+    return found

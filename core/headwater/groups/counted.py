@@ -13,6 +13,7 @@ from headwater.merging.closed import Closed
 from headwater.merging.counting import Ranks
 from headwater.operators import TS_MAX, TS_MIN, Array, Operator, Rows, SourceOrder
 from headwater.queries import EVERYTHING, Where
+from headwater.slicing.selection import selected
 
 
 class CountedGroup:
@@ -76,11 +77,7 @@ class CountedGroup:
         for where in self._wheres:
             part, part_codes = rows, codes
             if where is not EVERYTHING:
-                allowed = None
-                if where.keys is not None:
-                    table = np.array([key in where.keys for key in keys] or [False])
-                    allowed = table[rows.codes] if rows.codes is not None else np.full(len(rows), False)
-                picked = np.flatnonzero(where.mask(rows.value, allowed))
+                picked = selected(where, rows, keys)
                 if not len(picked):
                     continue
                 part = rows.take(picked, in_order=True)

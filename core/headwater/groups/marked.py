@@ -15,6 +15,7 @@ from headwater.merging.marks import MarkCells, MarkWindows, Member
 from headwater.operators import Array, Ints, Operator, Rows, SourceOrder
 from headwater.prefix import KeyedMarks, Mark
 from headwater.slicing.marks import Ended, Piece, walk
+from headwater.slicing.selection import selected
 from headwater.windows import Punctuation
 
 
@@ -78,36 +79,31 @@ class MarkedGroup:
             self._windows.add(MarkCells(none, none, none, [op.empty(0) for op in self.operators], places))
 
     def _gather(self, rows: Rows, pieces: Sequence[Piece], keys: tuple[str, ...], source: int) -> None:
-        where = self.member.query.where
         codes = (
             self.space.codes(rows.codes, keys, "", len(rows))
             if self.space.keyed
             else np.zeros(len(rows), np.intp)
         )
-        ordinal = np.full(len(rows), -1, np.int64)
+        ordinal: Ints = np.full(len(rows), -1, np.int64)
         for piece in pieces:
             default = piece.states[None]
             table = np.full(max(len(self.space), 1), default.ordinal if default.opened is not None else -1)
             for key, state in piece.states.items():
-                if key is not None:
-                    code = self.space.names.code(("", key))
-                    if code >= len(table):
-                        continue  # A key without events in these rows.
-                    table[code] = state.ordinal if state.opened is not None else -1
+                place = -1 if key is None else self.space.names.code(("", key))
+                # A key that is new here has no events in these rows.
+                if 0 <= place < len(table):
+                    table[place] = state.ordinal if state.opened is not None else -1
             ordinal[piece.begin : piece.end] = table[codes[piece.begin : piece.end]]
         inside = (ordinal >= 0) & (rows.ts >= self.member.begin) & (rows.ts < self.member.end)
-        allowed = None
-        if where.keys is not None:
-            known = np.array([key in where.keys for key in keys] or [False])
-            allowed = known[rows.codes] if rows.codes is not None else np.full(len(rows), "" in where.keys)
-        inside &= where.mask(rows.value, allowed)
-        chosen = np.flatnonzero(inside)
+        matching = selected(self.member.query.where, rows, keys)
+        chosen = matching[inside[matching]]
         if not len(chosen):
             return
         self.lifted += len(chosen)
         order = chosen[np.lexsort((rows.ts[chosen], ordinal[chosen], codes[chosen]))]
         picked = rows.take(order, in_order=True)
-        code, number = codes[order], ordinal[order]
+        code: Array = codes[order]
+        number = ordinal[order]
         fresh = np.ones(len(order), bool)
         fresh[1:] = (code[1:] != code[:-1]) | (number[1:] != number[:-1])
         places = np.flatnonzero(fresh)

@@ -30,6 +30,7 @@ from headwater.operators import (
 )
 from headwater.queries import EVERYTHING, Where
 from headwater.slicing.edges import Edges, Periodic
+from headwater.slicing.selection import selected
 from headwater.windows import Session
 
 # From here on a scattered addition beats a count by key (one cache line a row, no output a batch).
@@ -224,15 +225,7 @@ class SlicedGroup:
                 else:
                     self._feed(chosen, rows, low, high, keys, site)
                 continue
-            allowed = None
-            if chosen.where.keys is not None:
-                table = np.array([key in chosen.where.keys for key in keys] or [False])
-                allowed = (
-                    table[rows.codes]
-                    if rows.codes is not None
-                    else np.full(len(rows), "" in chosen.where.keys)
-                )
-            picked = np.flatnonzero(chosen.where.mask(rows.value, allowed))
+            picked = selected(chosen.where, rows, keys)
             if len(picked):
                 part = rows.take(picked, in_order=rows.in_order)
                 self._feed(chosen, part, int(part.ts.min()), int(part.ts.max()), keys, site)
@@ -256,11 +249,7 @@ class SlicedGroup:
         for chosen in self._selections.values():
             part, part_codes = rows, codes
             if chosen.where is not EVERYTHING:
-                allowed = None
-                if chosen.where.keys is not None:
-                    table = np.array([key in chosen.where.keys for key in keys] or [False])
-                    allowed = table[rows.codes] if rows.codes is not None else np.full(len(rows), False)
-                picked = np.flatnonzero(chosen.where.mask(rows.value, allowed))
+                picked = selected(chosen.where, rows, keys)
                 if not len(picked):
                     continue
                 part = rows.take(picked, in_order=True)

@@ -53,9 +53,7 @@ class OrderedEvents:
     def release(self, before: int, *, joined: bool = False) -> list[Rows]:
         """Everything with a ts below the watermark, in the total order; `joined` in one piece."""
         ready: list[Rows] = []
-        for source, waiting in self._rising.items():
-            if not waiting:
-                continue
+        for waiting in self._rising.values():
             done = 0
             for rows in waiting:
                 if rows.ts.item(0) >= before:
@@ -71,10 +69,9 @@ class OrderedEvents:
                 break
             del waiting[:done]
         behind = self._release_behind(before) if self._behind else []
-        if not behind and (len(ready) <= 1 or not joined):
-            # One source's rows in one order are handed on as they are.
-            if len({rows.source for rows in ready if isinstance(rows.source, int)}) <= 1:
-                return ready
+        if not behind and (len(ready) <= 1 or (not joined and len({rows.source for rows in ready}) == 1)):
+            # One source's rows, which rise, are handed on as they are.
+            return ready
         if len(self._rising) == 1 and ready and behind:
             return [_merged(_joined(ready), self._sorted(behind))]
         pieces = ready + behind
