@@ -34,7 +34,8 @@ def test_any_range_of_slices_is_what_its_rows_add_up_to(seed: int) -> None:
         if len(values) - 1 > kept:
             low = rng.integers(kept, len(values) - 1, 12)
             high = np.minimum(low + rng.integers(1, 16 * BLOCK, 12), len(values) - 1)
-            sums, largest, moments = timeline.fold(*timeline.between(low * 3, high * 3))
+            begins, ends = timeline.between(low * 3, high * 3)
+            sums, largest, moments = timeline.fold(begins, ends, int(ends.max()))
             for row, (begin, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
                 inside = values[begin:end]
                 assert sums[0][row] == complex(sum(inside), len(inside))

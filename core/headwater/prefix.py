@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite, nan
+from math import isfinite
 
 import numpy as np
+from numpy import count_nonzero, einsum, vdot
 
 from headwater.events import NO_MARK, Batch
-from headwater.operators import TS_MAX, TS_MIN, Array, Floats, Ints, Rows
+from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows
 from headwater.windows import TS_LIMIT
 
 SAMPLE_LIMIT = 16
-_ONES = np.ones(2_048)
+_ONES = np.ones(4_096)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     size = len(ts)
     if not size or batch.mark is not None or batch.bare is not None:
         return None
-    disorder = np.count_nonzero(ts[1:] < ts[:-1])
+    disorder = count_nonzero(ts[1:] < ts[:-1])
     if disorder:
         low, high = int(ts.min()), int(ts.max())
         if low < high - lateness and not _none_late(ts, high - lateness, lateness):
@@ -96,24 +97,12 @@ def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
         low, high = ts.item(0), ts.item(size - 1)
     if low < largest - lateness or high > limit or low < -TS_LIMIT or high > TS_LIMIT:
         return None
-    # A finite sum proves that every value is finite, and the sum is needed anyway.
-    total = _sum(value)
+    # A finite sum proves that every value is finite, and the sum is needed anyway. These two ways to it
+    # say nothing when infinities meet; the first starts faster, but takes all cores for long arrays.
+    total = vdot(value, _ONES[:size]) if size <= len(_ONES) else einsum("i->", value)
     if not isfinite(total):
         return None
     return Rows(ts, value, batch.first, source, not disorder, total, batch.key), low, high
-
-
-def _sum(value: Floats) -> float:
-    """The sum of all values, or something that is not finite if one of them is not."""
-    size = len(value)
-    if size <= len(_ONES):
-        # For small batches this check costs less than holding numpy's warnings back, and BLAS starts
-        # faster than a ufunc.
-        if np.count_nonzero(np.isfinite(value)) < size:
-            return nan
-        return float(value.dot(_ONES[:size]))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return float(np.add.reduce(value))
 
 
 def _none_late(ts: Ints, bound: int, lateness: int) -> bool:

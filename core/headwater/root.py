@@ -63,6 +63,8 @@ class Root(Node):
         self._blocks: list[Block] = []
         # The roster's slowest times; the watermark moves only when its source does.
         self._lowest = TS_MIN
+        self._due = TS_MIN
+        self._alone = False
         self._site_of = np.empty(0, np.int64)
         # Events below this time have left in their total order: nothing may come before them.
         self.ordered_to = TS_MIN
@@ -77,6 +79,7 @@ class Root(Node):
             self._raise_ordinals(source)
             self._decide(source, floor=floor, ordinals=True)
         self._lowest = TS_MAX
+        self._alone = len(self._by_code) == 1
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
         self._site_of = np.array([self._sites.code(known.site) for known in self._by_code], np.int64)
@@ -168,7 +171,11 @@ class Root(Node):
         read = super().push(batch)
         # The watermark is the slowest source's: only when that one moves it may move.
         if before <= self._lowest:
-            self._advance()
+            lowest = source.largest - source.lateness
+            if self.watermark is not None and before == self.watermark < lowest < self._due and self._alone:
+                self.watermark = self._lowest = lowest
+            else:
+                self._advance()
         return read
 
     def merge(self, partial: Partial) -> None:
@@ -231,6 +238,9 @@ class Root(Node):
             self._close_marked(watermark)
         if self._ending:
             self._forget_ended(watermark)
+        # Up to when a rising watermark makes nothing final, if it takes no more than a look to know.
+        patient = not (self._central or self._marked or self._ending) and self._horizon is None
+        self._due = min((sliced.next for sliced in self._sliced), default=TS_MAX) if patient else TS_MIN
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
@@ -300,6 +310,7 @@ class Root(Node):
             self._close(self.watermark)
         self._collect()
         super().apply(change)
+        self._due = TS_MIN
         self._ending |= change.kind == "remove"
 
     def _forget_ended(self, watermark: int) -> None:

@@ -267,7 +267,10 @@ class SlicedGroup:
             edges.span(low)
         start, end, gap = edges.low, edges.high, chosen.gap
         if high < end and (not gap or high - low < gap):
-            states = [operator.whole(rows) for operator in self.operators]
+            if len(self.operators) == 1:
+                states = [self.operators[0].whole(rows)]
+            else:
+                states = [operator.whole(rows) for operator in self.operators]
             # Before the first edge no window has begun: only sessions can ask for what is there.
             if chosen.timeline is not None and start > TS_MIN:
                 chosen.timeline.add_one(start, states)
@@ -535,7 +538,9 @@ class SlicedGroup:
             query, start, end, low, high = query[held], start[held], end[held], low[held], high[held]
             if not len(query):
                 return
-        states = timeline.fold(low, high)
+        # Windows come by their end, so the last one reaches furthest, unless some see less than they span.
+        sealed = high.item(len(high) - 1) if chosen.until is None else int(high.max())
+        states = timeline.fold(low, high, sealed)
         chosen.closed.append(Closed(query, np.zeros(len(query), np.int64), start, end, states))
 
     def _close_keyed(
@@ -612,7 +617,7 @@ class SlicedGroup:
             states = [operator.empty(len(start)) for operator in self.operators]
             held = np.flatnonzero(high > low)
             if len(held):
-                folded = timeline.fold(low[held], high[held])
+                folded = timeline.fold(low[held], high[held], int(high[-1]))
                 for columns, new in zip(states, folded, strict=True):
                     for column, values in zip(columns, new, strict=True):
                         column[held] = values

@@ -45,6 +45,7 @@ class Ranks:
         query, start, end = self._closings.due(self.reached, starts)
         if not len(query):
             return None
-        states = self._timeline.fold(*self._timeline.between(start, end))
+        low, high = self._timeline.between(start, end)
+        states = self._timeline.fold(low, high, int(high[-1]))
         self._timeline.trim(self.reached - self._closings.longest)
         return Closed(query, np.zeros(len(query), np.int64), start, end, states)

@@ -56,7 +56,10 @@ class Timeline:
                         [op.column(s) for op, s in zip(self._operators, states, strict=True)],
                     )
                     return
-            for merge, columns, state in zip(self._merge, self._states, states, strict=False):
+            if len(states) == 1:
+                self._merge[0](self._states[0], row, states[0])
+                return
+            for merge, columns, state in zip(self._merge, self._states, states, strict=True):
                 merge(columns, row, state)
             return
         row += 1
@@ -187,15 +190,15 @@ class Timeline:
         starts = self._start[: self._size]
         return starts.searchsorted(start), starts.searchsorted(end)
 
-    def fold(self, low: Ints, high: Ints) -> list[Columns]:
-        """One state a range of rows, as `between` gives them; those rows change no more."""
-        if np.add.reduce(high - low) <= SHORT * len(low):
+    def fold(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
+        """One state a range of rows, as `between` gives them; rows below `sealed` change no more."""
+        rows = high - low
+        if (rows.item(0) if len(rows) == 1 else np.add.reduce(rows)) <= SHORT * len(rows):
             return [
                 operator.ranges(tuple(column[: self._size] for column in columns), low, high)
                 for operator, columns in zip(self._operators, self._states, strict=True)
             ]
         plan = _Ranges(low, high)
-        sealed = int(high.max())
         found: list[Columns] = []
         for place, operator in enumerate(self._operators):
             folds = self._folds[place]
@@ -246,10 +249,10 @@ class _Ranges:
         self.wide = end > begin
         self.all_wide = np.count_nonzero(self.wide) == len(low)
         if not self.all_wide:
-            begin, end = begin[self.wide], end[self.wide]
             # Ranges over two blocks have two ends and nothing between; the others are short.
-            self.two = ~self.wide & ((low >> SHIFT) < (self.last >> SHIFT))
-            self.near = ~(self.wide | self.two)
+            self.two = end == begin
+            self.near = end < begin
+            begin, end = begin[self.wide], end[self.wide]
         self.blocks = np.empty(2 * len(begin), np.int64)
         self.blocks[0::2], self.blocks[1::2] = begin, end
 
