@@ -79,6 +79,10 @@ def batch(first: int, *ts: int, source: str = "s") -> Batch:
         ({"key": [-1, 0], "keys": ["a"]}, ["key"]),
         ({"key": [0, 0]}, ["key"]),
         ({"key": np.zeros((2, 2), np.int32), "keys": ["a"]}, ["key"]),
+        ({"key": np.array(0, np.int32), "keys": ["a"]}, ["key"]),
+        ({"key": [0, 0], "keys": 5}, ["keys", "key"]),
+        ({"key": [0, 0], "keys": "ab"}, ["keys", "key"]),
+        ({"key": [0, 0], "keys": ["\ud800"]}, ["keys[0]"]),
         ({"key": [0, 0], "keys": [LONG]}, ["keys[0]"]),
         ({"key": [0, 0], "keys": ["a", 5, LONG]}, ["keys[1]", "keys[2]"]),
         ({"mark": [-2, 0], "marks": ["S"]}, ["mark"]),
@@ -90,6 +94,8 @@ def batch(first: int, *ts: int, source: str = "s") -> Batch:
         ({"first": 1.0}, ["first"]),
         ({"source": "", "first": -1, "ts": [1.5], "value": ["x"]}, ["source", "first", "ts", "value"]),
         ({"value": [1.0], "key": [0, 0], "keys": [LONG]}, ["keys[0]", "columns"]),
+        ({"ts": [1.5], "value": [1.0, 2.0]}, ["ts", "columns"]),
+        ({"ts": [[1], [2]], "key": [0], "keys": ["a"]}, ["ts", "columns"]),
     ],
 )
 def test_a_batch_says_everything_that_is_wrong_with_it(columns: dict[str, Any], wrong: list[str]) -> None:
@@ -121,12 +127,25 @@ def test_a_key_is_at_most_a_kibibyte(size: int, taken: bool) -> None:
         ([(1, None, 1.0, None), (1, None, "x", None)], ["value[1]"]),
         ([(1, None, "1.5", None)], ["value[0]"]),
         ([(1, None)], ["records[0]"]),
+        ([(1, None, True, None), (1, None, 10**400, None)], ["value[0]", "value[1]"]),
+        ([(1, "a", 1.0, None), (1, "\ud800", 1.0, "\udfff")], ["keys[1]", "marks[1]"]),
+        ([(1, [], 1.0, {})], ["keys[0]", "marks[0]"]),
+        (
+            [5, (1.5, 5, "x", 5), (2, LONG, 1.0, LONG)],
+            ["records[0]", "ts[1]", "keys[1]", "keys[2]", "value[1]", "marks[1]", "marks[2]"],
+        ),
     ],
 )
 def test_a_bad_record_is_named(records: list[Any], wrong: list[str]) -> None:
     with pytest.raises(InvalidEvents) as caught:
         Batch.from_records("s", 1, records)
     assert fields(caught) == wrong
+
+
+def test_bad_records_do_not_hide_a_bad_source() -> None:
+    with pytest.raises(InvalidEvents) as caught:
+        Batch.from_records("", 0, [("1", None, 1.0, None)])  # type: ignore[list-item]  # what a user may try
+    assert fields(caught) == ["source", "first", "ts[0]"]
 
 
 # What is read but does not count
@@ -189,6 +208,15 @@ def test_a_date_beyond_int64_does_not_wrap_round() -> None:
     # 600,000 years are more than 2^64 microseconds, and come out as a plausible date if they wrap.
     ts = np.array([0, 2**64 // 1_000_000 + 1], "datetime64[s]")
     assert [r.count for r in aggregate({"ts": ts}, Query("q", Tumbling("1h")))] == [1]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
+def test_dates_of_every_unit_and_no_date(unit: str) -> None:
+    ts = np.array([0, 2**63 - 1, -(2**63) + 1, "NaT"], f"datetime64[{unit}]")
+    results = aggregate({"ts": ts}, Query("q", Tumbling("1h")))
+    # The largest number of nanoseconds is a time in 2262 and counts.
+    assert sum(r.count for r in results) == (3 if unit == "ns" else 1)
+    assert list(aggregate({"ts": list(ts)}, Query("q", Tumbling("1h")))) == list(results)
 
 
 def test_the_ledger_keeps_a_bounded_sample() -> None:
@@ -333,6 +361,10 @@ IN_ORDER = UserDefined("path", str, str.__add__, str, commutative=False)
         ({"where": Where(above=5, below=5, keys=frozenset())}, ["where", "where.keys"]),
         ({"where": Where(above="1", below="2")}, ["where.above", "where.below"]),  # type: ignore[arg-type]  # tried
         ({"where": Where(keys=[5])}, ["where.keys"]),  # type: ignore[arg-type]  # tried
+        ({"where": Where(keys=5)}, ["where.keys"]),  # type: ignore[arg-type]  # tried
+        ({"where": Where(keys=[[5]])}, ["where.keys"]),  # type: ignore[arg-type]  # tried
+        ({"where": Where(above=math.nan, keys=frozenset())}, ["where.above", "where.keys"]),
+        ({"where": Where(at_most=10**400)}, ["where.at_most"]),
         ({"where": "value > 5"}, ["where"]),
         ({"scope": "regional"}, ["scope"]),
         ({"emit_empty": True, "key_by": "k"}, ["emit_empty"]),
@@ -345,6 +377,8 @@ IN_ORDER = UserDefined("path", str, str.__add__, str, commutative=False)
         ({"id": 7}, ["id"]),
         ({"id": []}, ["id"]),
         ({"key_by": 5}, ["key_by"]),
+        ({"key_by": []}, ["key_by"]),
+        ({"window": "10s", "aggregate": "avrg", "scope": "here"}, ["window", "aggregate", "scope"]),
     ],
 )
 def test_bad_queries(more: dict[str, Any], wrong: list[str]) -> None:
@@ -362,6 +396,7 @@ def test_bad_queries(more: dict[str, Any], wrong: list[str]) -> None:
         ([Query("a", Tumbling(1), key_by="x"), Query("b", Tumbling(1), key_by="y")], ["queries.key_by"]),
         ([Query("a", Tumbling(1), MEAN), Query("b", Tumbling(1), OTHER_MEAN)], ["queries[b].aggregate"]),
         (["count"], ["queries[0]"]),
+        (5, ["queries"]),
     ],
 )
 def test_queries_that_contradict_each_other(queries: list[Any], wrong: list[str]) -> None:
@@ -531,7 +566,12 @@ def test_a_function_that_raises_is_named_and_stops_the_node(step: str) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
-    steps = {"lift": lambda v: v, "combine": lambda a, b: a + b, "lower": lambda s: s, step: broken}
+    steps: dict[str, Any] = {
+        "lift": lambda v: v,
+        "combine": lambda a, b: a + b,
+        "lower": lambda s: s,
+        step: broken,
+    }
     root = Root([Query("q", Tumbling(10), UserDefined("mine", **steps))])
     root.admit("s", lateness=0)
 

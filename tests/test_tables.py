@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import make_dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from headwater import Query, Session, Sliding, aggregate, oracle
+from headwater.aggregates import UserDefined
 from headwater.errors import InvalidEvents, InvalidQuery, InvalidSource
 from headwater.results import Result
 from headwater.root import Root
@@ -153,6 +155,92 @@ def test_marks_may_stand_without_a_value(form: Callable[[Any], Any]) -> None:
     assert found == [Result("q", "events", None, 1, 3, 1, {"sum": 2.0})]
 
 
+@pytest.mark.parametrize(
+    "value, counted, rejected",
+    [
+        ([1.0, None, math.nan], 1, 1),
+        ([1.0, pd.NA, math.nan], 1, 1),
+        ([np.float32(1), None, np.nan], 1, 1),
+        (np.array([1.0, np.nan, np.nan]), 1, 2),
+        (pa.array([1.0, None, math.nan]), 1, 1),
+        (pa.array([1, None, 2]), 2, 0),
+        (pa.nulls(3), 0, 0),
+        (pd.Series([1.0, None, math.nan]), 1, 2),
+        (pd.Series([1, None, 2], dtype="Int64"), 2, 0),
+        (pl.Series([1.0, None, math.nan]), 1, 1),
+    ],
+)
+def test_no_value_is_a_heartbeat_but_nan_is_rejected(value: Any, counted: int, rejected: int) -> None:
+    seen: list[Root] = []
+
+    class Watched(Root):
+        def finish(self) -> None:
+            seen.append(self)
+            super().finish()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("headwater.tables.Root", Watched)
+        found = list(aggregate({"ts": [1, 2, 3], "value": value}, Query("q", Tumbling(10), "sum")))
+    assert [r.count for r in found] == [counted] * bool(counted)
+    assert seen[0].account("events").rejected == rejected
+
+
+@pytest.mark.parametrize(
+    "ts",
+    [
+        pd.Series([pd.Timestamp(0, tz="UTC"), pd.NaT]),
+        pd.Series([pd.Timestamp(0), pd.NaT]),
+        pa.array([0, None], pa.timestamp("s")),
+        pl.Series([datetime(1970, 1, 1), None]),  # UTC is what a date without zone is
+        [datetime(1970, 1, 1, 9, tzinfo=timezone(timedelta(hours=9))), pd.NaT],
+        [date(1970, 1, 1), np.datetime64("NaT")],
+    ],
+)
+def test_no_date_is_rejected_by_itself(ts: Any) -> None:
+    assert [(r.start, r.count) for r in aggregate({"ts": ts}, Query("q", Tumbling(10)))] == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "key, wanted",
+    [
+        (["a", math.nan, "a\0"], ["", "a", "a\0"]),
+        ([1, True, 1.0], ["1", "1.0", "True"]),
+        ([[1], [2], [3]], ["[1]", "[2]", "[3]"]),
+        (np.array(["a", "b", "c"]), ["a", "b", "c"]),
+        (pa.array([1, None, 2]), ["", "1", "2"]),
+        (
+            pa.DictionaryArray.from_arrays(pa.array([2, None, 0], pa.uint8()), np.array(["a", "b", "c"])),
+            ["", "a", "c"],
+        ),
+        (
+            pa.chunked_array([pa.array(["a"]).dictionary_encode(), pa.array(["b", "c"]).dictionary_encode()]),
+            ["a", "b", "c"],
+        ),
+        (pa.array([[1], [2], [3]]), ["[1]", "[2]", "[3]"]),
+        (pd.Series(["a", None, "b"], dtype="category"), ["", "a", "b"]),
+        (pd.Series([1, None, 2], dtype="Int64"), ["", "1", "2"]),
+        (pd.Series(["a", pd.NA, "b"], dtype=object), ["", "a", "b"]),
+        (pl.Series(["a", None, "b"], dtype=pl.Categorical), ["", "a", "b"]),
+        (pl.Series([1, None, 2]), ["", "1", "2"]),
+    ],
+)
+def test_keys_of_every_kind(key: Any, wanted: list[str]) -> None:
+    found = aggregate({"ts": [1, 2, 3], "k": key}, Query("q", Tumbling(10), key_by="k"))
+    assert [r.key for r in found] == wanted
+
+
+def test_names_that_stand_in_no_row_are_no_sources() -> None:
+    source = pd.Series(pd.Categorical(["b", "b"], categories=["a", "b"]))
+    found = aggregate({"ts": [1, 2], "source": source}, Query("q", Punctuation("S"), "count"))
+    assert list(found) == []
+    assert [r.count for r in aggregate({"ts": [1, 2], "source": source}, Query("q", Tumbling(10)))] == [2]
+
+
+def test_no_source_is_the_source_of_the_whole_table() -> None:
+    found = aggregate({"ts": [1, 2, 3], "source": ["events", None, ""]}, Query("q", Tumbling(10)))
+    assert [r.count for r in found] == [3]
+
+
 # Several sources
 
 MIXED: dict[str, list[Any]] = {
@@ -262,6 +350,35 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | list | np.ndarray) else value
 
 
+@pytest.mark.parametrize("ends", [[1, 2, 11, 12], [1, 2, 11, 23]], ids=["equal sizes", "different sizes"])
+def test_tuples_stay_tuples_in_a_column(ends: list[int]) -> None:
+    pair = UserDefined("pair", lambda v: (v, v), lambda a, b: (min(a[0], b[0]), max(a[1], b[1])), tuple)
+    results = aggregate(
+        {"ts": ends, "value": [1.0, 2.0, 3.0, 4.0]}, Query("q", Tumbling(10), ["top(2)", pair])
+    )
+    columns = results.columns("q")
+    for name in ("top(2)", "pair"):
+        assert (columns[name].ndim, str(columns[name].dtype)) == (1, "object")
+        assert columns[name].tolist() == [r.values[name] for r in results]
+
+
+def test_columns_are_in_the_order_of_the_rows() -> None:
+    queries = [
+        *MIXED_QUERIES,
+        Query("keys", Sliding(20, 5), ["sum", "count"], key_by="site", scope="local"),
+        Query("empty", Tumbling(3), ["max", "sum", "product"], emit_empty=True),
+    ]
+    results = aggregate(MIXED | {"ts": [7 * ts for ts in MIXED["ts"]]}, queries)
+    for query in queries:
+        columns = results.columns(query.id)
+        mine = [r for r in results if r.query == query.id]
+        assert mine
+        for field in ("site", "key", "start", "end", "count"):
+            assert columns[field].tolist() == [getattr(r, field) for r in mine]
+        for name in mine[0].values:
+            assert columns[name].tolist() == [r.values[name] for r in mine]
+
+
 def test_empty_windows_have_no_average() -> None:
     query = Query("q", Tumbling(10), ["avg", "sum"], emit_empty=True)
     frame, table = frame_and_table(aggregate({"ts": [5, 25], "value": [1.0, 3.0]}, query).columns("q"))
@@ -276,6 +393,17 @@ def test_columns_of_nothing() -> None:
     frame, _ = frame_and_table(results.columns("q"))
     assert len(frame) == 0
     assert frame["start"].dtype == frame["end"].dtype == frame["count"].dtype == np.int64
+
+
+def test_columns_of_an_unknown_query() -> None:
+    columns = aggregate(PLAIN, QUERIES).columns("other")
+    assert {name: (len(column), str(column.dtype)) for name, column in columns.items()} == {
+        "site": (0, "object"),
+        "key": (0, "object"),
+        "start": (0, "int64"),
+        "end": (0, "int64"),
+        "count": (0, "int64"),
+    }
 
 
 def test_no_rows_are_no_events() -> None:
@@ -323,6 +451,14 @@ def test_every_problem_of_a_table_at_once() -> None:
         ({"ts": [1], "value": [True], "machine": ["a"]}, "value"),
         ({"ts": [1], "value": [1j], "machine": ["a"]}, "value"),
         ({"ts": 1, "value": 1.0, "machine": "a"}, "ts"),
+        ({"ts": 1, "value": 1.0, "machine": "a"}, "machine"),
+        ({"ts": np.array([[1]]), "value": [1.0], "machine": ["a"]}, "ts"),
+        ({"ts": pa.array([1, None]), "value": [1.0, 1.0], "machine": ["a", "a"]}, "ts"),
+        ({"ts": [1], "value": [10**400], "machine": ["a"]}, "value"),
+        ({"ts": [1, 2], "value": [True, None], "machine": ["a", "a"]}, "value"),
+        ({"ts": [1], "value": [1.0], "machine": ["\ud800"]}, "machine"),
+        (pd.DataFrame([[1, 2, 1.0, "a"]], columns=["ts", "ts", "value", "machine"]), "ts"),
+        (pa.table([pa.array([1])] * 4, names=["ts", "ts", "value", "machine"]), "ts"),
         (
             {
                 "ts": [1, 1],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import nan
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -73,42 +73,20 @@ class Batch:
     def from_records(cls, source: str, first: int, records: Iterable[Record]) -> Batch:
         """A batch of rows `(ts, key, value, mark)`. A ts beyond int64 is kept as one that is rejected."""
         problems: list[Problem] = []
-        ts: list[int] = []
-        value: list[float] = []
-        bare: list[bool] = []
-        key: list[int] = []
-        mark: list[int] = []
-        # Dictionaries; what is no name takes no part, for it need not be hashable.
-        keys: dict[str, int] = {}
-        marks: dict[str, int] = {}
+        rows: list[tuple[Any, ...]] = []
         for place, row in enumerate(records):
-            try:
-                moment, name, number, sign = row
-            except (TypeError, ValueError):
+            whole = row if type(row) is tuple else _unpacked(row)
+            if whole is None or len(whole) != len(_NOTHING):
                 problems.append(
                     Problem(f"records[{place}]", f"is {row!r}", "give (ts, key, value, mark), None for none")
                 )
-                continue
-            if is_whole(moment):
-                ts.append(int(moment) if TS_MIN <= moment <= TS_MAX else TS_MAX)
-            else:
-                problems.append(
-                    Problem(
-                        f"ts[{place}]", f"is {moment!r}", "give microseconds since the epoch as an integer"
-                    )
-                )
-            key.append(_code(f"keys[{place}]", "" if name is None else name, keys, problems))
-            bare.append(number is None)
-            try:
-                if number is not None and not is_number(number):
-                    problems.append(Problem(f"value[{place}]", f"is {number!r}", "give a number, or None"))
-                else:
-                    value.append(nan if number is None else float(number))
-            except OverflowError:
-                problems.append(
-                    Problem(f"value[{place}]", "is an integer beyond float64", "give a number that fits")
-                )
-            mark.append(NO_MARK if sign is None else _code(f"marks[{place}]", sign, marks, problems))
+                whole = _NOTHING
+            rows.append(whole)
+        moments, names, numbers, signs = zip(*rows, strict=True) if rows else ((), (), (), ())
+        ts = _moments(moments, problems)
+        key, keys = _coded("keys", ["" if name is None else name for name in names], problems)
+        value = _numbers(numbers, problems)
+        mark, marks = _coded("marks", signs, problems)
         if problems:
             try:
                 cls(source, first, (), ())
@@ -118,14 +96,72 @@ class Batch:
         return cls(
             source,
             first,
-            np.array(ts, np.int64),
-            np.array(value, np.float64),
-            key=np.array(key, np.int32),
-            keys=tuple(keys),
-            mark=np.array(mark, np.int32) if marks else None,
-            marks=tuple(marks),
-            bare=np.array(bare, bool) if any(bare) else None,
+            ts,
+            value,
+            key=key,
+            keys=keys,
+            mark=mark if marks else None,
+            marks=marks,
+            bare=np.array([number is None for number in numbers], bool) if None in numbers else None,
         )
+
+
+# A record of which nothing is said.
+_NOTHING = (0, None, None, None)
+
+
+def _unpacked(row: Any) -> tuple[Any, ...] | None:
+    return tuple(row) if isinstance(row, Iterable) else None
+
+
+def _moments(given: Sequence[Any], problems: list[Problem]) -> Ints:
+    try:
+        if set(map(type, given)) <= {int}:
+            return np.array(given, np.int64)
+    except OverflowError:
+        pass
+    for place, moment in enumerate(given):
+        if not is_whole(moment):
+            problems.append(
+                Problem(f"ts[{place}]", f"is {moment!r}", "give microseconds since the epoch as an integer")
+            )
+    return np.array([int(m) if is_whole(m) and TS_MIN <= m <= TS_MAX else TS_MAX for m in given], np.int64)
+
+
+def _numbers(given: Sequence[Any], problems: list[Problem]) -> Floats:
+    if set(map(type, given)) <= {float, NoneType}:
+        # numpy reads None as NaN.
+        return np.array(given, np.float64)
+    found = np.full(len(given), np.nan)
+    for place, number in enumerate(given):
+        try:
+            if is_number(number):
+                found[place] = float(number)
+            elif number is not None:
+                problems.append(Problem(f"value[{place}]", f"is {number!r}", "give a number, or None"))
+        except OverflowError:
+            problems.append(
+                Problem(f"value[{place}]", "is an integer beyond float64", "give a number that fits")
+            )
+    return found
+
+
+def _coded(field: str, given: Sequence[Any], problems: list[Problem]) -> tuple[Array, tuple[str, ...]]:
+    """Names as codes and a dictionary; None has no name. What is wrong with one is told where it is first."""
+    codes: dict[str | None, int] = {None: NO_MARK}
+    if not set(map(type, given)) <= {str, NoneType}:
+        for place, name in enumerate(given):
+            if name is not None and not isinstance(name, str):
+                problems.append(Problem(f"{field}[{place}]", f"is {name!r}", "give strings"))
+        given = [name if isinstance(name, str) else None for name in given]
+    for name in dict.fromkeys(given):
+        if name is None:
+            continue
+        codes[name] = len(codes) - 1
+        if wrong := name_problem(name):
+            problems.append(Problem(f"{field}[{given.index(name)}]", *wrong))
+    rows = np.fromiter(map(codes.__getitem__, given), np.int32, len(given))
+    return rows, tuple(name for name in codes if name is not None)
 
 
 def is_whole(given: object) -> bool:
@@ -147,17 +183,6 @@ def name_problem(name: object) -> tuple[str, str] | None:
     if size > KEY_LIMIT:
         return f"is {size} bytes long", f"keep names within {KEY_LIMIT} bytes of UTF-8"
     return None
-
-
-def _code(field: str, name: Any, codes: dict[str, int], problems: list[Problem]) -> int:
-    """The code of a name; a new one is checked."""
-    found = codes.get(name) if isinstance(name, str) else None
-    if found is not None:
-        return found
-    if wrong := name_problem(name):
-        problems.append(Problem(field, *wrong))
-        return 0
-    return codes.setdefault(name, len(codes))
 
 
 def _dictionary(field: str, given: Any, problems: list[Problem]) -> tuple[str, ...]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from headwater.aggregates import Aggregate
-from headwater.names import Names
 from headwater.operators import Array, Columns, Ints, Operator
 from headwater.queries import Query
 
@@ -61,11 +60,11 @@ class Block:
             values={name: column[mine] for name, column in self.values.items()},
         )
 
-    def coded(self, known: Names[tuple[str, str | None]]) -> Ints:
-        """The site and key of each row as codes that blocks have in common."""
+    def ranked(self, places: Mapping[tuple[str, str], int]) -> Ints:
+        """The place of each row's site and key among those of all blocks."""
         used, rows = np.unique(self.code, return_inverse=True)
-        common: Ints = known.codes([self.names[code] for code in used.tolist()])[rows]
-        return common
+        ranks: Ints = np.array([places[_place(self.names[code])] for code in used.tolist()], np.int64)[rows]
+        return ranks
 
     def filled(self, name: str) -> Array:
         """A function's column, with what it is of no event."""
@@ -113,10 +112,14 @@ class Results:
     def columns(self, query: str) -> dict[str, Array]:
         """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take."""
         parts = [part for block in self.blocks if len(part := block.of(query))]
-        known: Names[tuple[str, str | None]] = Names()
-        code = _stacked([part.coded(known) for part in parts])
-        listed = sorted(known.listed, key=lambda name: (name[0], name[1] or ""))
-        rank = np.argsort(known.codes(listed))[code]
+        named = {
+            _place(name): name
+            for part in parts
+            for name in map(part.names.__getitem__, np.unique(part.code).tolist())
+        }
+        listed = [named[place] for place in sorted(named)]
+        places = {place: rank for rank, place in enumerate(sorted(named))}
+        rank = _stacked([part.ranked(places) for part in parts])
         start, end, count = (
             _stacked([getattr(part, f) for part in parts]) for f in ("start", "end", "count")
         )
@@ -134,6 +137,11 @@ class Results:
 
     def __repr__(self) -> str:
         return f"<{len(self)} results>"
+
+
+def _place(name: tuple[str, str | None]) -> tuple[str, str]:
+    """What a site and key are ordered by: code points, which is the order of their UTF-8 too."""
+    return name[0], name[1] or ""
 
 
 def _stacked(columns: Sequence[Array]) -> Ints:

@@ -232,7 +232,8 @@ class Root(Node):
                 if isinstance(group, SlicedGroup):
                     group.close(watermark)
         for sliced in self._sliced:
-            if watermark >= sliced.next:
+            # Whoever takes results looks once more: until then some windows may wait for others.
+            if watermark >= sliced.latest or (self._ending and watermark >= sliced.next):
                 sliced.close(watermark)
         if self._marked:
             self._close_marked(watermark)
@@ -240,7 +241,7 @@ class Root(Node):
             self._forget_ended(watermark)
         # Up to when a rising watermark makes nothing final, if it takes no more than a look to know.
         patient = not (self._central or self._marked or self._ending) and self._horizon is None
-        self._due = min((sliced.next for sliced in self._sliced), default=TS_MAX) if patient else TS_MIN
+        self._due = min((sliced.latest for sliced in self._sliced), default=TS_MAX) if patient else TS_MIN
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
@@ -339,6 +340,9 @@ class Root(Node):
         return Results(blocks)
 
     def _collect(self) -> None:
+        for sliced in self._sliced:
+            if self.watermark is not None and self.watermark >= sliced.next:
+                sliced.close(self.watermark)
         for group in self._groups.values():
             if isinstance(group, MarkedGroup):
                 for closed, sites in group.take():

@@ -48,17 +48,17 @@ def aggregate(
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
     The key column is what the queries name with `key_by`. Times are integers (microseconds) or dates
     (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN is none
-    either; any other NaN is rejected. Rows of a source count in the order in which they stand. Without `lateness` no event is late; with
-    it, an event that lies further behind its source's latest is counted in no window.
+    either; any other NaN is rejected. Rows of a source count in the order in which they stand. Without
+    `lateness` no event is late; with it, an event that lies further behind its source's latest is
+    counted in no window.
     """
     listed = validate([queries] if isinstance(queries, Query) else queries)
     key = next((query.key_by for query in listed if query.key_by is not None), None)
     wanted = {"ts": ts, "value": value, "source": source, "mark": mark, "site": site}
     if key is not None:
         wanted["key"] = key
-    table = _Table(
-        _columns(events, wanted.values()), wanted, needs_value=any(_needs_value(query) for query in listed)
-    )
+    needs_value = any(map(_needs_value, listed))
+    table = _Table(_columns(events, wanted.values()), wanted, needs_value=needs_value)
     root = Root(listed, expected=max(len(table.sources), 1))
     for name, where in table.sources:
         root.admit(name, lateness=TS_LIMIT if lateness is None else lateness, site=where)

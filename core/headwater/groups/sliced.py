@@ -29,12 +29,14 @@ from headwater.operators import (
     counts,
 )
 from headwater.queries import EVERYTHING, Where
-from headwater.slicing.edges import Edges, Periodic
+from headwater.slicing.edges import FAR, Edges, Periodic
 from headwater.slicing.selection import selected
 from headwater.windows import Session
 
 # From here on a scattered addition beats a count by key (one cache line a row, no output a batch).
 MANY_KEYS = 16_384
+# How many windows are closed together where they may wait.
+TOGETHER = 128
 
 
 @dataclass(slots=True)
@@ -105,8 +107,9 @@ class SlicedGroup:
         self._simple: list[Ufunc] | None = None
         self._selections: dict[Where, _Selection] = {}
         self._watermark = TS_MIN
-        # No window ends before this time.
-        self.next = TS_MIN
+        # No window ends before this time; and until then, what has ended may wait to be closed with more.
+        self.next = self.latest = TS_MIN
+        self._patience = 0
         # How many events were lifted; each costs one execution of every operator.
         self.lifted = 0
 
@@ -120,7 +123,7 @@ class SlicedGroup:
         """Take these members from now on; what was gathered stays."""
         before = self.operators
         self.members = list(members)
-        self.next = TS_MIN
+        self.next = self.latest = TS_MIN
         self.operators = operators_of(self.members, self._order)
         same = names(before) == names(self.operators)
         if same:
@@ -129,6 +132,7 @@ class SlicedGroup:
         self._simple = simple if len(simple) == len(self.operators) else None
         cuts = [edge for m in self.members for edge in (m.begin, m.end) if edge not in (TS_MIN, TS_MAX)]
         self._edges = Edges((m.periodic for m in self.members if m.periodic), cuts)
+        self._patience = self._patience_of()
         for where in {m.query.where: None for m in self.members}:
             self._selections.setdefault(where, _Selection(where))
         for where in list(self._selections):
@@ -137,6 +141,17 @@ class SlicedGroup:
                 del self._selections[where]
             else:
                 self._arrange(self._selections[where], mine, cuts, before, same)
+
+    def _patience_of(self) -> int:
+        """For how long windows may wait, so that many are closed at once: closing costs by the call.
+
+        Only where little is held for it: no keys, no values, and no sessions or empty windows to look for.
+        """
+        windows = [m.periodic for m in self.members if m.periodic and not m.query.emit_empty]
+        if not self.space.plain or self._simple is None or len(windows) < len(self.members):
+            return 0
+        rate = sum(1.0 / window.slide for window in windows)
+        return min(int(TOGETHER / rate), FAR) if windows else 0
 
     def _arrange(
         self, chosen: _Selection, mine: list[Active], cuts: list[int], before: list[Operator], same: bool
@@ -524,6 +539,7 @@ class SlicedGroup:
             elif chosen.closings is not None:
                 due = min(due, chosen.closings.next)
         self.next = due
+        self.latest = max(due, watermark + self._patience) if self._patience else due
 
     def _close_plain(
         self, chosen: _Selection, timeline: Timeline, closings: Closings, watermark: int
