@@ -16,7 +16,7 @@ from headwater.root import Root
 from headwater.verification import spec_of
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, is_count
 from tests.harness import Network, assert_exact, batch_of
-from tests.strategies import Stream, batches, queries, schedules, splits, streams, trees
+from tests.strategies import Stream, Tree, batches, queries, schedules, splits, streams, trees
 
 
 def _emitted_until(root: Root, query: Query) -> int | None:
@@ -32,10 +32,11 @@ def _emitted_until(root: Root, query: Query) -> int | None:
 class Scenario:
     """A tree whose root adds and removes queries, and the lives of all queries there ever were."""
 
-    def __init__(self, first: list[Query], streams: list[Stream], tree: tuple[object, ...]) -> None:
-        self.network = Network(first, streams, tree)  # type: ignore[arg-type]  # a drawn tree
+    def __init__(self, first: list[Query], streams: list[Stream], tree: Tree) -> None:
+        self.network = Network(first, streams, tree)
         self.alive: dict[str, tuple[Query, int | None]] = {query.id: (query, None) for query in first}
         self.specs: list[tuple[Query, oracle.Spec]] = []
+        self.streams = streams
 
     def _tell(self, change: Change) -> None:
         for node in self.network.nodes:
@@ -63,15 +64,12 @@ class Scenario:
         expected = oracle.windows(events, sources, [spec for _, spec in self.specs])
         assert_exact([query for query, _ in self.specs], expected, found)
 
-    streams: list[Stream]
-
 
 @given(st.data(), streams(wide=False))
 def test_queries_come_and_go(data: st.DataObject, given_streams: list[Stream]) -> None:
     tree = data.draw(trees(len(given_streams)))
     first = [data.draw(queries(f"q{n}", empties=False)) for n in range(data.draw(st.integers(0, 3)))]
     scenario = Scenario(first, given_streams, tree)
-    scenario.streams = given_streams
     pieces = [
         [b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams
     ]

@@ -12,6 +12,7 @@ from headwater.merging.keyed import KeyedTimeline
 from headwater.merging.timeline import BLOCK, Timeline
 from headwater.operators import Max, Moments, SumCount
 from headwater.queries import Query
+from headwater.results import Result
 from headwater.root import Root
 from headwater.verification import differences, spec_of
 from headwater.windows import Session, Sliding, Tumbling
@@ -85,7 +86,7 @@ def test_long_windows_of_many_slices(size: int, key_by: str | None) -> None:
         lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
         lambda s: s[1] - s[0],
     )
-    aggregates = ["sum", "min", "stddev", "last", "median", "top(2)", spread]
+    aggregates: list[str | UserDefined] = ["sum", "min", "stddev", "last", "median", "top(2)", spread]
     queries = [
         Query("long", Sliding(9_000, 500), aggregates, key_by=key_by),
         Query("fine", Tumbling(1), "count", key_by=key_by),
@@ -95,7 +96,7 @@ def test_long_windows_of_many_slices(size: int, key_by: str | None) -> None:
     ]
     root = Root(queries)
     root.admit("s", lateness=300)
-    found = []
+    found: list[Result] = []
     for first in range(0, count, size):
         rows = slice(first, first + size)
         root.push(Batch("s", first + 1, ts[rows], value[rows], key=key[rows], keys=("a", "b", "c")))

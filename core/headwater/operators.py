@@ -517,7 +517,8 @@ class Values(Operator):
         return (column,)
 
     def combine(self, left: Columns, right: Columns) -> Columns:
-        return (self._joined(left[0], right[0]),)
+        joined: Array = np.asarray(self._joined(left[0], right[0]))
+        return (joined,)
 
     def fold(self, columns: Columns, starts: Ints) -> Columns:
         column = np.empty(len(starts), object)

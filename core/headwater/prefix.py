@@ -102,7 +102,7 @@ def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     total = vdot(value, _ONES[:size]) if size <= len(_ONES) else einsum("i->", value)
     if not isfinite(total):
         return None
-    return Rows(ts, value, batch.first, source, not disorder, total, batch.key), low, high
+    return Rows(ts, value, batch.first, source, not disorder, float(total), batch.key), low, high
 
 
 def _none_late(ts: Ints, bound: int, lateness: int) -> bool:
