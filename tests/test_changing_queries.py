@@ -50,6 +50,7 @@ class Scenario:
 
     def remove(self, query_id: str, *, at_once: bool) -> None:
         self.network.flush_all()
+        self.network.take()
         query, begin = self.alive.pop(query_id)
         until = _emitted_until(self.network.root, query) if at_once else None
         change = self.network.root.remove(query_id, at_once=at_once)

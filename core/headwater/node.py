@@ -23,7 +23,7 @@ from headwater.groups.sliced import SlicedGroup, SlicedPart
 from headwater.ledger import Account
 from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
-from headwater.operators import TS_MAX, TS_MIN, Array, Rows, SourceOrder
+from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.partials import Partial, Span
 from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
 from headwater.queries import Query, Sharing, validate
@@ -82,7 +82,7 @@ class Node:
         self.queries: list[Query] = []
         # Lists of functions by number, and the number of each query's: what is lowered together.
         self._kinds: Names[tuple[str, ...]] = Names()
-        self._functions: list[int] = []
+        self._kind: Ints = np.empty(0, np.int64)
         self._aggregates: list[tuple[Aggregate, ...]] = []
         self.sources: dict[str, Source] = {}
         self._by_code: list[Source] = []
@@ -121,7 +121,8 @@ class Node:
         for query, begin in added:
             active = Active(len(self.queries), query, begin)
             self.queries.append(query)
-            self._functions.append(self._kinds.code(tuple(function.name for function in query.aggregates)))
+            kind = self._kinds.code(tuple(function.name for function in query.aggregates))
+            self._kind = np.append(self._kind, kind)
             if len(self._aggregates) < len(self._kinds):
                 self._aggregates.append(query.aggregates)
             self._actives[query.id] = active

@@ -132,6 +132,42 @@ class _Picked(Rows):
         raise AttributeError(name)
 
 
+class _Joined(Rows):
+    """Rows one after another; what few operators read is joined only when it is read."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, pieces: Sequence[Rows]) -> None:
+        self._pieces = pieces
+        self.value = np.concatenate([rows.value for rows in pieces])
+        self.codes = None
+        if any(rows.codes is not None for rows in pieces):
+            # Rows without codes are from before anybody asked for keys: whoever asks sees later ones only.
+            self.codes = np.concatenate(
+                [rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64) for rows in pieces]
+            )
+        first = pieces[0].source
+        alone = isinstance(first, int) and all(
+            rows.source is first or rows.source == first for rows in pieces
+        )
+        self.source = first if alone else np.concatenate([rows.sources() for rows in pieces])
+        self.in_order, self.total = all(rows.in_order for rows in pieces), None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ts":
+            self.ts = np.concatenate([rows.ts for rows in self._pieces])
+            return self.ts
+        if name == "seq":
+            self.seq = np.concatenate([rows.numbers() for rows in self._pieces])
+            return self.seq
+        raise AttributeError(name)
+
+
+def joined(pieces: Sequence[Rows]) -> Rows:
+    """Rows one after another; in order if each piece is and they follow each other in time."""
+    return pieces[0] if len(pieces) == 1 else _Joined(pieces)
+
+
 def lengths(starts: Ints, size: int) -> Ints:
     """How long the runs are that begin at `starts` and fill `size` rows."""
     sizes = np.empty(len(starts), np.int64)

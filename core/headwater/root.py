@@ -26,6 +26,9 @@ from headwater.results import Block, Results, lowered
 from headwater.slicing.marks import close_all
 from headwater.windows import is_count
 
+# Events that must be put in order are handed on in portions of this size, or when results are taken.
+PORTION = 16_384
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -172,7 +175,12 @@ class Root(Node):
         # The watermark is the slowest source's: only when that one moves it may move.
         if before <= self._lowest:
             lowest = source.largest - source.lateness
-            if self.watermark is not None and before == self.watermark < lowest < self._due and self._alone:
+            if (
+                self._alone
+                and self._ordered.fresh < PORTION
+                and self.watermark is not None
+                and before == self.watermark < lowest < self._due
+            ):
                 self.watermark = self._lowest = lowest
             else:
                 self._advance()
@@ -221,16 +229,8 @@ class Root(Node):
         self.watermark = watermark
         if self._horizon is not None:
             self._limit = min(watermark + self._horizon, TS_MAX)
-        if self._central:
-            self.ordered_to = watermark
-            if len(self._by_code) == 1 and not self._copies:
-                # One source alone: what has its ts comes behind it, by its number.
-                self.ordered_to = watermark + 1
-            for rows in self._ordered.release(self.ordered_to, joined=self._copies):
-                self._read_central(rows)
-            for group, _ in self._central:
-                if isinstance(group, SlicedGroup):
-                    group.close(watermark)
+        if self._central and (self._ordered.fresh >= PORTION or self._ending):
+            self._close_central(watermark)
         for sliced in self._sliced:
             # Whoever takes results looks once more: until then some windows may wait for others.
             if watermark >= sliced.latest or (self._ending and watermark >= sliced.next):
@@ -240,8 +240,20 @@ class Root(Node):
         if self._ending:
             self._forget_ended(watermark)
         # Up to when a rising watermark makes nothing final, if it takes no more than a look to know.
-        patient = not (self._central or self._marked or self._ending) and self._horizon is None
+        patient = not (self._marked or self._ending) and self._horizon is None
         self._due = min((sliced.latest for sliced in self._sliced), default=TS_MAX) if patient else TS_MIN
+
+    def _close_central(self, watermark: int) -> None:
+        """Hand on in their order the events that are below the watermark, and close what they complete."""
+        self.ordered_to = watermark
+        if self._alone and not self._copies:
+            # One source alone: what has its ts comes behind it, by its number.
+            self.ordered_to = watermark + 1
+        for rows in self._ordered.release(self.ordered_to, together=self._copies):
+            self._read_central(rows)
+        for group, _ in self._central:
+            if isinstance(group, SlicedGroup):
+                group.close(watermark)
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
@@ -340,9 +352,12 @@ class Root(Node):
         return Results(blocks)
 
     def _collect(self) -> None:
-        for sliced in self._sliced:
-            if self.watermark is not None and self.watermark >= sliced.next:
-                sliced.close(self.watermark)
+        if self.watermark is not None:
+            for sliced in self._sliced:
+                if self.watermark >= sliced.next:
+                    sliced.close(self.watermark)
+            if self._central:
+                self._close_central(self.watermark)
         for group in self._groups.values():
             if isinstance(group, MarkedGroup):
                 for closed, sites in group.take():
@@ -359,11 +374,12 @@ class Root(Node):
 
     def _lowered(self, group: Group, closed: Closed, names: list[tuple[str, str | None]]) -> Iterator[Block]:
         """One block for each list of functions that queries of the group ask for."""
-        kinds = np.asarray(self._functions)[closed.query]
-        for kind in np.unique(kinds).tolist() if len(group.members) > 1 else kinds[:1].tolist():
-            mine = kinds == kind
+        kinds = self._kind[closed.query]
+        least, most = int(kinds.min()), int(kinds.max())
+        for kind in [least] if least == most else np.unique(kinds).tolist():
             part = closed
-            if np.count_nonzero(mine) < len(mine):
+            if least < most:
+                mine = kinds == kind
                 part = Closed(
                     closed.query[mine],
                     closed.code[mine],

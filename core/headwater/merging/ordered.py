@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.operators import TS_MIN, Rows, SourceOrder
+from headwater.operators import TS_MIN, Rows, SourceOrder, joined
+
+# Pieces below this size are joined before they are handed on.
+CRUMB = 4_096
 
 
 class OrderedEvents:
@@ -22,6 +25,8 @@ class OrderedEvents:
         self._rising: dict[int, list[Rows]] = {}
         self._reached: dict[int, int] = {}
         self._behind: dict[int, list[Rows]] = {}
+        # How many rows have come since the last release.
+        self.fresh = 0
 
     def __len__(self) -> int:
         pieces = [*self._rising.values(), *self._behind.values()]
@@ -32,6 +37,7 @@ class OrderedEvents:
         size = len(rows.value)
         if not size:
             return
+        self.fresh += size
         assert isinstance(rows.source, int)
         source, ts = rows.source, rows.ts
         reached = self._reached.get(source, TS_MIN)
@@ -50,8 +56,9 @@ class OrderedEvents:
         if len(down):
             self._behind.setdefault(source, []).append(rows.take(down, in_order=False))
 
-    def release(self, before: int, *, joined: bool = False) -> list[Rows]:
-        """Everything with a ts below the watermark, in the total order; `joined` in one piece."""
+    def release(self, before: int, *, together: bool = False) -> list[Rows]:
+        """Everything with a ts below the watermark, in the total order; `together` in one piece."""
+        self.fresh = 0
         ready: list[Rows] = []
         for waiting in self._rising.values():
             done = 0
@@ -69,11 +76,12 @@ class OrderedEvents:
                 break
             del waiting[:done]
         behind = self._release_behind(before) if self._behind else []
-        if not behind and (len(ready) <= 1 or (not joined and len({rows.source for rows in ready}) == 1)):
-            # One source's rows, which rise, are handed on as they are.
-            return ready
+        if not behind and (len(ready) <= 1 or (not together and len({rows.source for rows in ready}) == 1)):
+            # One source's rows, which rise, are handed on as they are, unless they come in crumbs.
+            crumbs = len(ready) > 1 and sum(map(len, ready)) < CRUMB * len(ready)
+            return [joined(ready)] if crumbs else ready
         if len(self._rising) == 1 and ready and behind:
-            return [_merged(_joined(ready), self._sorted(behind))]
+            return [_merged(joined(ready), self._sorted(behind))]
         pieces = ready + behind
         return [self._sorted(pieces)] if pieces else []
 
@@ -94,7 +102,7 @@ class OrderedEvents:
         return ready
 
     def _sorted(self, pieces: list[Rows]) -> Rows:
-        rows = _joined(pieces)
+        rows = joined(pieces)
         source, seq = rows.sources(), rows.numbers()
         order = np.lexsort((seq, self._order.ranks[source], rows.ts))
         return rows.take(order, in_order=True)
@@ -105,34 +113,12 @@ class OrderedEvents:
         for source, rising in self._rising.items():
             rows = rising + self._behind.get(source, [])
             if len(rows) > 1 and self._behind.get(source):
-                together = _joined(rows)
+                together = joined(rows)
                 drained.append(together.take(np.argsort(together.numbers(), kind="stable"), in_order=False))
             else:
                 drained += rows
         self._rising, self._reached, self._behind = {}, {}, {}
         return drained
-
-
-def _joined(pieces: list[Rows]) -> Rows:
-    """Pieces one after another."""
-    if len(pieces) == 1:
-        return pieces[0]
-    codes = None
-    if any(rows.codes is not None for rows in pieces):
-        # Rows from before anybody asked for keys: whoever asks sees later ones only.
-        known = [rows.codes if rows.codes is not None else np.zeros(len(rows), np.int64) for rows in pieces]
-        codes = np.concatenate(known)
-    sources = {rows.source for rows in pieces if isinstance(rows.source, int)}
-    alone = len(sources) == 1 and all(isinstance(rows.source, int) for rows in pieces)
-    return Rows(
-        np.concatenate([rows.ts for rows in pieces]),
-        np.concatenate([rows.value for rows in pieces]),
-        np.concatenate([rows.numbers() for rows in pieces]),
-        sources.pop() if alone else np.concatenate([rows.sources() for rows in pieces]),
-        all(rows.in_order for rows in pieces),
-        None,
-        codes,
-    )
 
 
 def _merged(rising: Rows, few: Rows) -> Rows:
@@ -147,4 +133,4 @@ def _merged(rising: Rows, few: Rows) -> Rows:
     order = np.empty(size, np.int64)
     order[places] = np.arange(len(rising.value), size)
     order[others] = np.arange(len(rising.value))
-    return _joined([rising, few]).take(order, in_order=True)
+    return joined([rising, few]).take(order, in_order=True)

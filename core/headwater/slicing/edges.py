@@ -41,6 +41,10 @@ class Edges:
         combs = {(w.slide, w.offset % w.slide, w.begin, w.end) for w in listed}
         combs |= {(w.slide, (w.offset + w.length) % w.slide, w.begin, w.end) for w in listed}
         self._slide, self._phase, self._begin, self._end = _without_repeats(sorted(combs))
+        # One comb that stands at all times: its edges need no putting together.
+        self._even: tuple[int, int] | None = None
+        if len(self._slide) == 1 and not cut:
+            self._even = (int(self._slide[0]), int(self._phase[0]))
         rate = float((1.0 / self._slide).sum()) if len(self._slide) else 0.0
         self._stretch = min(max(int(AHEAD / rate), 1), FAR) if rate else 0
         # Laid-out edges by the number of their stretch: as an array, and as a list to look one up in.
@@ -54,6 +58,9 @@ class Edges:
             return np.concatenate(([TS_MIN], self.cuts, [TS_MAX]))
         low = stretch * self._stretch
         high = low + self._stretch
+        if self._even is not None:
+            slide, phase = self._even
+            return np.arange(low - (low - phase) % slide, high + (phase - high) % slide + 1, slide)
         found: list[Array] = [self.cuts[self.cuts.searchsorted(low) : self.cuts.searchsorted(high, "right")]]
         begin, end = np.maximum(self._begin, low), np.minimum(self._end, high)
         first = -((self._phase - begin) // self._slide)
