@@ -14,7 +14,7 @@ from headwater.operators import TS_MIN
 from headwater.queries import Query
 from headwater.root import Root
 from headwater.verification import spec_of
-from headwater.windows import Punctuation, Session, Sliding, Tumbling, is_count
+from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from tests.harness import Network, assert_exact, batch_of
 from tests.strategies import Stream, Tree, batches, queries, schedules, splits, streams, trees
 
@@ -23,8 +23,6 @@ def _emitted_until(root: Root, query: Query) -> int | None:
     """What was final when the query went at once, in the oracle's words."""
     if root.watermark is None:
         return -(1 << 62) - 1
-    if is_count(query.window):
-        return root.ordered_to
     # A mark window is final behind its end, any other at it.
     return root.watermark - 1 if isinstance(query.window, Punctuation) else root.watermark
 
@@ -86,9 +84,7 @@ def test_queries_come_and_go(data: st.DataObject, given_streams: list[Stream]) -
             number += 1
         elif action == "remove" and scenario.alive:
             gone = data.draw(st.sampled_from(sorted(scenario.alive)))
-            # One source alone orders events of one ts as they come, and at once is in the midst of them.
-            alone = len(given_streams) == 1 and is_count(scenario.alive[gone][0].window)
-            scenario.remove(gone, at_once=not alone and data.draw(st.booleans()))
+            scenario.remove(gone, at_once=data.draw(st.booleans()))
     scenario.finish()
 
 

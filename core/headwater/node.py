@@ -26,7 +26,7 @@ from headwater.names import Names
 from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.partials import Partial, Span
 from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
-from headwater.queries import Query, Sharing, validate
+from headwater.queries import Query, Sharing, Where, validate
 from headwater.windows import TS_LIMIT
 
 Group = SlicedGroup | CountedGroup | MarkedGroup
@@ -90,6 +90,8 @@ class Node:
         self._groups: dict[int, Group] = {}
         self._sharing: dict[int, Sharing] = {}
         self._next_group = 0
+        # By group: the predicates of the queries that are there, and whose they are.
+        self._wheres: dict[int, dict[Where, set[str]]] = {}
         # The same groups by what they read; kept flat for the hot path.
         self._sliced: list[SlicedGroup] = []
         self._marked: list[MarkedGroup] = []
@@ -137,19 +139,20 @@ class Node:
         for group_id, other in self._sharing.items():
             if other != sharing or sharing.kind == "marked":
                 continue
-            waiting = [member.query.where for member in fresh.get(group_id, ())]
-            group = self._groups.get(group_id)
-            if sharing.kind == "counted" and group is not None:
+            if sharing.kind == "counted" and group_id not in fresh:
                 # Ranks count from the group's beginning; a later query has another one.
                 continue
-            held = group.fits(where) if isinstance(group, SlicedGroup) else True
-            if held and all(where == w or where.disjoint(w) for w in waiting):
-                return group_id
-        group_id = self._next_group
-        self._next_group += 1
-        self._sharing[group_id] = sharing
+            # By the queries that are there, not by what a group still holds of others: every node must
+            # come to the same answer, and only the root knows when the windows of a removed one end.
+            held = self._wheres.setdefault(group_id, {})
+            if where in held or all(where.disjoint(other) for other in held):
+                break
+        else:
+            group_id = self._next_group
+            self._next_group += 1
+            self._sharing[group_id] = sharing
+        self._wheres.setdefault(group_id, {}).setdefault(where, set()).add(active.query.id)
         return group_id
-
     def _make(self, group_id: int, members: list[Active]) -> None:
         sharing = self._sharing[group_id]
         keyed, by_site = sharing.keyed, sharing.scope == "local"
@@ -198,6 +201,11 @@ class Node:
 
     def _remove(self, change: Change) -> None:
         active = self._actives.pop(change.query.id)
+        for held in self._wheres.values():
+            holders = held.get(active.query.where, set())
+            holders.discard(active.query.id)
+            if not holders:
+                held.pop(active.query.where, None)
         ended = Active(active.index, active.query, active.begin, change.edge)
         for group_id, group in list(self._groups.items()):
             if not any(member.index == active.index for member in group.members):

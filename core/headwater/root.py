@@ -69,15 +69,13 @@ class Root(Node):
         self._due = TS_MIN
         self._alone = False
         self._site_of = np.empty(0, np.int64)
-        # Events below this time have left in their total order: nothing may come before them.
-        self.ordered_to = TS_MIN
         super().__init__(queries)
 
     # Sources
 
     def _admitted(self, source: Source) -> None:
         if self.watermark is not None:
-            floor = max(self.watermark, self.ordered_to) + source.lateness
+            floor = self.watermark + source.lateness
             source.largest = max(source.largest, floor)
             self._raise_ordinals(source)
             self._decide(source, floor=floor, ordinals=True)
@@ -152,7 +150,7 @@ class Root(Node):
         self._lowest = TS_MAX
         floor = None
         if self.watermark is not None:
-            floor = max(self.watermark, self.ordered_to) + source.lateness
+            floor = self.watermark + source.lateness
             source.largest = max(source.largest, floor)
         self._raise_ordinals(source)
         self._decide(source, floor=floor, ordinals=True)
@@ -245,11 +243,7 @@ class Root(Node):
 
     def _close_central(self, watermark: int) -> None:
         """Hand on in their order the events that are below the watermark, and close what they complete."""
-        self.ordered_to = watermark
-        if self._alone and not self._copies:
-            # One source alone: what has its ts comes behind it, by its number.
-            self.ordered_to = watermark + 1
-        for rows in self._ordered.release(self.ordered_to, together=self._copies):
+        for rows in self._ordered.release(watermark, together=self._copies):
             self._read_central(rows)
         for group, _ in self._central:
             if isinstance(group, SlicedGroup):

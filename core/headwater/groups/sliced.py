@@ -115,10 +115,6 @@ class SlicedGroup:
 
     # Membership
 
-    def fits(self, where: Where) -> bool:
-        """Whether a predicate may join: equal to one of ours, or disjoint from all."""
-        return where in self._selections or all(where.disjoint(other) for other in self._selections)
-
     def join(self, members: Sequence[Active]) -> None:
         """Take these members from now on; what was gathered stays."""
         before = self.operators

@@ -14,9 +14,9 @@ import numpy as np
 from headwater.merging.ranges import spread
 from headwater.operators import Array, Columns, Ints, Operator, State, Ufunc
 
-SHIFT = 8
+SHIFT = 9
 BLOCK = 1 << SHIFT
-# Ranges of this many rows on average are reduced as they are.
+# Ranges of up to this many rows are reduced as they are.
 SHORT = 2 * BLOCK
 
 
@@ -35,7 +35,6 @@ class Timeline:
         self._head = self._size = 0
         self._folds = [_Folds(op) if isinstance(op, Ufunc) else None for op in operators]
         self._blocks: list[Columns] = [operator.empty(0) for operator in operators]
-        self._blocked = 0
 
     @property
     def starts(self) -> Ints:
@@ -158,7 +157,6 @@ class Timeline:
         for folds in self._folds:
             if folds is not None:
                 folds.shift(shift)
-        self._blocked = max(self._blocked - shift // BLOCK, 0)
         self._head -= shift
         self._size = live
 
@@ -192,12 +190,30 @@ class Timeline:
 
     def fold(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
         """One state a range of rows, as `between` gives them; rows below `sealed` change no more."""
-        rows = high - low
-        if (rows.item(0) if len(rows) == 1 else np.add.reduce(rows)) <= SHORT * len(rows):
-            return [
-                operator.ranges(tuple(column[: self._size] for column in columns), low, high)
-                for operator, columns in zip(self._operators, self._states, strict=True)
-            ]
+        # Each window by its own size: what it comes to must not depend on which others end with it.
+        long = high - low > SHORT
+        many = np.count_nonzero(long)
+        if not many:
+            return self._fold_rows(low, high)
+        if many == len(low):
+            return self._fold_long(low, high, sealed)
+        states = [operator.empty(len(low)) for operator in self._operators]
+        for chosen, folded in (
+            (~long, self._fold_rows(low[~long], high[~long])),
+            (long, self._fold_long(low[long], high[long], sealed)),
+        ):
+            for columns, new in zip(states, folded, strict=True):
+                for column, values in zip(columns, new, strict=True):
+                    column[chosen] = values
+        return states
+
+    def _fold_rows(self, low: Ints, high: Ints) -> list[Columns]:
+        return [
+            operator.ranges(tuple(column[: self._size] for column in columns), low, high)
+            for operator, columns in zip(self._operators, self._states, strict=True)
+        ]
+
+    def _fold_long(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
         plan = _Ranges(low, high)
         found: list[Columns] = []
         for place, operator in enumerate(self._operators):
