@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from headwater.operators import Array, Columns, Floats, Operator, SourceOrder
 States = Mapping[str, Columns]
 
 TOP_LIMIT = 1_000
+# Columns that every result has.
+RESERVED = ("query", "site", "key", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class Aggregate:
 class UserDefined:
     """A function of one's own: lift a value, combine two states, lower the last one.
 
-    `combine` must be associative. Without `commutative` the events are combined in the total order,
-    which only one place can know: such a query is computed centrally from forwarded events.
+    `combine` must be associative and leave its arguments as they are. Without `commutative` the events
+    are combined in the total order, which only one place can know: such a query is computed centrally
+    from forwarded events.
     """
 
     name: str
@@ -104,7 +108,11 @@ def interpolated(pieces: list[Floats], q: float) -> float:
     # One kth and the minimum above it: two kth in one call take four times as long.
     split = np.partition(values, low)
     below, above = float(split[low]), float(split[low + 1 :].min())
-    return below + (above - below) * (place - low) + 0.0
+    share = place - low
+    if not isfinite(above - below):
+        # The way between them is longer than a float; their parts are not.
+        return below * (1.0 - share) + above * share + 0.0
+    return below + (above - below) * share + 0.0
 
 
 def _quantile(q: float) -> Callable[[States], Array]:
@@ -164,6 +172,14 @@ _CALL = re.compile(r"(quantile|top|bottom)\(\s*([^()\s]+)\s*\)")
 def parse(given: str | UserDefined) -> Aggregate | Problem:
     """The aggregate that is meant, or what is wrong with it."""
     if isinstance(given, UserDefined):
+        if not isinstance(given.name, str) or not given.name.isidentifier():
+            return Problem("aggregate", f"{given.name!r} is no name", "name the function like a variable")
+        if given.name in _PLAIN or given.name in RESERVED:
+            return Problem(
+                "aggregate", f"{given.name!r} has a meaning already", "give the function another name"
+            )
+        if not (callable(given.lift) and callable(given.combine) and callable(given.lower)):
+            return Problem("aggregate", f"{given.name!r} lacks a function", "give lift, combine and lower")
         return Aggregate(given.name, (f"custom {given.name}",), _lower_custom(given))
     name = given.replace(" ", "") if isinstance(given, str) else ""
     if name in _PLAIN:
@@ -228,9 +244,7 @@ def build(names: Iterable[str], order: SourceOrder, custom: Mapping[str, UserDef
             built[name] = operators.Last(order)
         elif name.startswith("custom "):
             given = custom[name]
-            built[name] = operators.Custom(
-                given.name, given.lift, given.combine, commutative=given.commutative
-            )
+            built[name] = operators.Custom(given.name, given.lift, given.combine)
         else:
             kind, _, size = name.rstrip(")").partition("(")
             built[name] = operators.Ends(int(size), largest=kind == "top")

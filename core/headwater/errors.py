@@ -91,11 +91,46 @@ class DoesNotFit(RetryableError):
 
 
 class StaleVersion(RetryableError):
-    """A partial made with queries that no longer are the queries at its time (protocol, rule 18)."""
+    """A partial or a change of another version of the queries than holds here (protocol, rule 18)."""
 
     def __init__(self, found: int, current: int) -> None:
         self.found, self.current = found, current
         super().__init__(
-            f"the partial was made with version {found} of the queries, but version {current} holds for some "
-            "of its events; take the changes and make it again"
+            f"it was made with version {found} of the queries, but version {current} holds here for some "
+            "of its events; take the changes in their order and make it again"
         )
+
+
+class OtherQueries(PermanentError):
+    """A partial of a node that computes something else."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the partial was made with other queries than are here, or with the same in another order; "
+            "give every node the same list"
+        )
+
+
+class NotFlushed(RetryableError):
+    """A change that comes while a node holds what it has gathered with the queries before."""
+
+    def __init__(self) -> None:
+        super().__init__("flush the node before it takes a change: a partial has one version")
+
+
+class TooFarAhead(RetryableError):
+    """A partial with events beyond the horizon: they must not move the watermark (protocol, rule 15)."""
+
+    def __init__(self, largest: int, limit: int) -> None:
+        self.largest, self.limit = largest, limit
+        super().__init__(
+            f"the partial has an event at {largest}, beyond the horizon at {limit}; "
+            "tell the nodes below until when to read (read_until) and make it again later"
+        )
+
+
+class NoPartials(PermanentError):
+    """A root that was asked for a partial."""
+
+    def __init__(self) -> None:
+        super().__init__("a root gives results, not partials; use take")

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 
 from headwater.aggregates import Aggregate
 from headwater.durations import Duration, microseconds
-from headwater.errors import DoesNotFit, FunctionFailed, InvalidSource, OutOfSequence, Problem, StaleVersion
+from headwater.errors import (
+    DoesNotFit,
+    FunctionFailed,
+    InvalidSource,
+    NotFlushed,
+    OtherQueries,
+    OutOfSequence,
+    Problem,
+    StaleVersion,
+)
 from headwater.events import Batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup, MarkedPart
@@ -26,8 +36,8 @@ from headwater.names import Names
 from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.partials import Partial, Span
 from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
-from headwater.queries import Query, Sharing, Where, validate
-from headwater.windows import TS_LIMIT
+from headwater.queries import Query, Sharing, Where, signature, validate
+from headwater.windows import NEVER
 
 Group = SlicedGroup | CountedGroup | MarkedGroup
 
@@ -56,11 +66,6 @@ class Source:
     def prefix(self) -> Prefix:
         return Prefix(self.position, self.largest, dict(self.marks))
 
-    @property
-    def low(self) -> int:
-        """No event of this source that counts can be earlier."""
-        return self.largest - self.lateness
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -69,6 +74,7 @@ class Change:
     kind: Literal["add", "remove"]
     query: Query
     edge: int
+    version: int
     at_once: bool = False
 
 
@@ -98,6 +104,8 @@ class Node:
         self._central: list[tuple[SlicedGroup | CountedGroup, Sharing]] = []
         self._keys: Names[str] = Names()
         self._keys.code("")
+        # The dictionary of keys that was translated last: batches of one source usually share theirs.
+        self._translated: tuple[tuple[str, ...], Array] = ((), np.empty(0, np.int64))
         self._sites: Names[str] = Names()
         self._ordered = OrderedEvents(self.order)
         self.changes: list[Change] = []
@@ -106,7 +114,9 @@ class Node:
         # The largest ts of an event or mark that counts here so far; heartbeats and late ones aside.
         self.largest = TS_MIN
         self._limit = TS_MAX
+        self._signatures: list[str] = []
         self._join([(query, TS_MIN) for query in validate(queries)])
+        self._sign(None)
 
     # Queries
 
@@ -153,6 +163,7 @@ class Node:
             self._sharing[group_id] = sharing
         self._wheres.setdefault(group_id, {}).setdefault(where, set()).add(active.query.id)
         return group_id
+
     def _make(self, group_id: int, members: list[Active]) -> None:
         sharing = self._sharing[group_id]
         keyed, by_site = sharing.keyed, sharing.scope == "local"
@@ -189,15 +200,17 @@ class Node:
 
     def apply(self, change: Change) -> None:
         """Take a change of the queries that the root has decided. Flush first: no partial mixes two sets."""
-        if not self._root and any(
-            source.position > source.since.position for source in self.sources.values()
-        ):
-            raise RuntimeError("flush the node before it takes a change: a partial has one version")
+        if change.version != self.version + 1:
+            raise StaleVersion(change.version, self.version + 1)
+        gathered = any(source.position > source.since.position for source in self.sources.values())
+        if gathered and not self._root:
+            raise NotFlushed
         if change.kind == "add":
             self._join([(change.query, change.edge)])
         else:
             self._remove(change)
         self.changes.append(change)
+        self._sign(change)
 
     def _remove(self, change: Change) -> None:
         active = self._actives.pop(change.query.id)
@@ -238,12 +251,20 @@ class Node:
                     {name: marks for name, marks in source.since.marks.items() if name != group.name},
                 )
 
+    def _sign(self, change: Change | None) -> None:
+        """What distinguishes this set of queries from others, for each version there was."""
+        words = [signature(query) for query in self.queries] if change is None else [signature(change.query)]
+        last = self._signatures[-1] if self._signatures else ""
+        told = f"{last}|{change.kind}|{change.edge}|{change.at_once}" if change is not None else ""
+        self._signatures.append(blake2b("|".join([told, *words]).encode(), digest_size=16).hexdigest())
+
     # Sources
 
-    def admit(
-        self, name: str, *, lateness: Duration = TS_LIMIT, site: str = "", prefix: Prefix | None = None
-    ) -> None:
-        """Know a source, from a prefix that somebody above has applied."""
+    def admit(self, name: str, *, lateness: Duration, site: str = "", prefix: Prefix | None = None) -> None:
+        """Know a source, from a prefix that somebody above has applied.
+
+        No window is final before every source has gone `lateness` beyond its end.
+        """
         problems = []
         if not isinstance(name, str) or not name:
             problems.append(Problem("source", f"is {name!r}", "give the name of the source"))
@@ -253,7 +274,7 @@ class Node:
             problems.append(Problem("site", f"is {site!r}", "give the name of the site"))
         try:
             late = microseconds(lateness)
-            if not 0 <= late <= TS_LIMIT:
+            if not 0 <= late <= NEVER:
                 problems.append(Problem("lateness", f"is {lateness!r}", "give a duration from 0s on"))
         except ValueError as error:
             problems.append(Problem("lateness", str(error), "give a duration such as 2s"))
@@ -281,6 +302,13 @@ class Node:
         return source
 
     # Events
+
+    def read_until(self, limit: int) -> None:
+        """Read nothing with a later ts, so that a wrong clock cannot run away with the watermark.
+
+        Whoever runs the node knows the limit: the watermark from above and a horizon, or a clock.
+        """
+        self._limit = min(limit, TS_MAX)
 
     def push(self, batch: Batch) -> int:
         """Read a batch; gives how many records were read. The rest is too far ahead: send it again later."""
@@ -343,7 +371,9 @@ class Node:
             return rows
         codes: Array | None = None
         if self._needs_keys:
-            table = self._keys.codes(keys)
+            if keys is not self._translated[0]:
+                self._translated = (keys, self._keys.codes(keys))
+            table = self._translated[1]
             codes = table[rows.codes] if rows.codes is not None else np.full(len(rows), self._keys.code(""))
         return Rows(rows.ts, rows.value, rows.seq, rows.source, rows.in_order, rows.total, codes)
 
@@ -352,6 +382,7 @@ class Node:
     def flush(self) -> Partial:
         """Everything gathered since the last flush, as one partial."""
         partial = Partial(version=self.version, largest=self.largest, sources=list(self.order.names))
+        partial.signature = self._signatures[-1]
         for source in self.sources.values():
             now = source.prefix
             if now != source.since:
@@ -384,6 +415,10 @@ class Node:
         ]
         if unfit:
             raise DoesNotFit(unfit)
+        if partial.version > self.version:
+            raise StaleVersion(partial.version, self.version)
+        if partial.signature != self._signatures[partial.version]:
+            raise OtherQueries
         behind = [c for c in self.changes[partial.version :] if c.edge <= partial.largest]
         if behind:
             raise StaleVersion(partial.version, self.version)

@@ -34,18 +34,23 @@ class SourceOrder:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._codes: dict[str, int] = {}
-        self.ranks: Ints = np.empty(0, np.int64)
+        self._ranks: Ints = np.empty(0, np.int64)
 
     def code(self, name: str) -> int:
         found = self._codes.get(name)
         if found is None:
             found = self._codes[name] = len(self.names)
             self.names.append(name)
-            self.ranks = np.empty(len(self.names), np.int64)
+        return found
+
+    @property
+    def ranks(self) -> Ints:
+        if len(self._ranks) < len(self.names):
+            self._ranks = np.empty(len(self.names), np.int64)
             # The order of names is that of their UTF-8 bytes, never of codes (semantics, "Events").
             by_name = sorted(range(len(self.names)), key=lambda code: self.names[code].encode())
-            self.ranks[by_name] = np.arange(len(self.names))
-        return found
+            self._ranks[by_name] = np.arange(len(self.names))
+        return self._ranks
 
 
 class Rows:
@@ -182,7 +187,6 @@ class Operator:
     name: str
     dtypes: tuple[Any, ...]
     identity: tuple[Any, ...]
-    commutative = True
 
     @property
     def executed(self) -> tuple[str, ...]:
@@ -618,22 +622,29 @@ class Ends(Operator):
         return [tuple((self._sign * row[np.isfinite(row)] + 0.0).tolist()) for row in column]
 
 
+class _Nothing:
+    """The state of no event; None may be a user's own."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
 class Custom(Operator):
     """A user's lift and combine, on Python objects."""
 
     dtypes = (object,)
-    identity = (None,)
+    identity = (NOTHING,)
 
     def __init__(
         self,
         name: str,
         lift: Callable[[float], Any],
         combine: Callable[[Any, Any], Any],
-        *,
-        commutative: bool,
     ) -> None:
         self.name = f"custom {name}"
-        self.commutative = commutative
 
         def lifted(value: float) -> Any:
             try:
@@ -648,9 +659,9 @@ class Custom(Operator):
                 raise FunctionFailed(name, "combine") from error
 
         def joined(left: Any, right: Any) -> Any:
-            # None is the state of nothing: a user's combine never sees it.
-            if left is None or right is None:
-                return right if left is None else left
+            # A user's combine never sees the state of nothing.
+            if left is NOTHING or right is NOTHING:
+                return right if left is NOTHING else left
             return combined(left, right)
 
         self._lift, self._combine = lifted, combined
@@ -665,7 +676,8 @@ class Custom(Operator):
         return (column,)
 
     def combine(self, left: Columns, right: Columns) -> Columns:
-        return (self._joined(left[0], right[0]),)
+        joined: Array = np.asarray(self._joined(left[0], right[0]), object)
+        return (joined,)
 
 
 def counts(operators: Sequence[Operator], states: Sequence[Columns]) -> Ints:

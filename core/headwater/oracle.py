@@ -390,8 +390,10 @@ def _geometric_mean(values: list[float]) -> float:
 def _quantile(values: list[float], q: float) -> float:
     """Linear between the two neighbouring ranks; in floats, because q is one."""
     ordered, place = sorted(values), q * (len(values) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-    return low + (high - low) * (place - math.floor(place))
+    low, high, share = ordered[math.floor(place)], ordered[math.ceil(place)], place - math.floor(place)
+    if math.isinf(high - low):
+        return low * (1.0 - share) + high * share
+    return low + (high - low) * share
 
 
 _AGGREGATES: dict[str, Callable[[list[float], str], Any]] = {

@@ -27,6 +27,7 @@ class Partial:
 
     vector: dict[str, Span] = field(default_factory=dict)
     version: int = 0
+    signature: str = ""
     largest: int = TS_MIN
     sources: list[str] = field(default_factory=list)
     parts: dict[int, SlicedPart | MarkedPart] = field(default_factory=dict)

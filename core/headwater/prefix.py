@@ -91,11 +91,11 @@ def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     disorder = count_nonzero(ts[1:] < ts[:-1])
     if disorder:
         low, high = int(ts.min()), int(ts.max())
-        if low < high - lateness and not _none_late(ts, high - lateness, lateness):
-            return None
     else:
         low, high = ts.item(0), ts.item(size - 1)
     if low < largest - lateness or high > limit or low < -TS_LIMIT or high > TS_LIMIT:
+        return None
+    if disorder and low < high - lateness and not _none_late(ts, high - lateness, lateness):
         return None
     # A finite sum proves that every value is finite, and the sum is needed anyway. These two ways to it
     # say nothing when infinities meet; the first starts faster, but takes all cores for long arrays.
@@ -133,10 +133,10 @@ def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     # The time below which an event is late: from the prefix, then from the events before it as well.
     bound = np.empty(read, np.int64)
     if read:
-        bound[0] = first = max(largest - lateness, TS_MIN)
-        # Times that count are at least -2^62, and so is lateness at most 2^62: nothing passes int64.
-        bound[1:] = np.where(reached[:-1] > TS_MIN, np.maximum(reached[:-1], -TS_LIMIT) - lateness, first)
-        np.maximum(bound, first, out=bound)
+        bound[:] = first = max(largest - lateness, TS_MIN)
+        if lateness <= TS_LIMIT:
+            # Times that count are at least -2^62: taking 2^62 at most off them stays within int64.
+            np.maximum(np.maximum(reached[:-1], -TS_LIMIT) - lateness, first, out=bound[1:])
     late = ~rejected & (ts < bound)
     kept = ~(rejected | late)
     counted = np.flatnonzero(kept & ~bare)

@@ -254,6 +254,24 @@ def _contradictions(queries: Sequence[Query]) -> Iterator[Problem]:
                 )
 
 
+def same_functions(known: Iterable[Query], query: Query) -> None:
+    """Refuse a function under a name that has meant another one, as long as the node lives."""
+    problems = list(_contradictions([*(k for k in known if k.custom), query]))
+    problems = [problem for problem in problems if problem.field != "queries.key_by"]
+    if problems:
+        raise InvalidQuery("the query cannot be added", problems)
+
+
+def signature(query: Query) -> str:
+    """A query in words that are the same on every node; of a function its name alone."""
+    functions = ",".join(function.name for function in query.aggregates)
+    where = query.where
+    keys = None if where.keys is None else sorted(where.keys)
+    bounds = (where.above, where.at_least, where.below, where.at_most, keys)
+    asked = (query.key_by is not None, query.scope, query.deduplicate, query.emit_empty)
+    return f"{query.id!r} {query.window!r} {functions} {bounds} {asked}"
+
+
 Kind = Literal["sliced", "ordered", "counted", "marked"]
 
 

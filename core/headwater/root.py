@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.durations import Duration, microseconds
-from headwater.errors import Invalid, InvalidQuery, InvalidSource, Problem
+from headwater.errors import (
+    FunctionFailed,
+    Invalid,
+    InvalidQuery,
+    InvalidSource,
+    NoPartials,
+    Problem,
+    TooFarAhead,
+)
 from headwater.events import Batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup
@@ -21,7 +29,7 @@ from headwater.node import Change, Group, Node, Source
 from headwater.operators import TS_MAX, TS_MIN, Array, Rows
 from headwater.partials import Partial
 from headwater.prefix import KeyedMarks, MarkState
-from headwater.queries import Query, validate
+from headwater.queries import Query, same_functions, validate
 from headwater.results import Block, Results, lowered
 from headwater.slicing.marks import close_all
 from headwater.windows import is_count
@@ -64,6 +72,7 @@ class Root(Node):
         self._finished = False
         self._ending = False
         self._blocks: list[Block] = []
+        self._unlowered: FunctionFailed | None = None
         # The roster's slowest times; the watermark moves only when its source does.
         self._lowest = TS_MIN
         self._due = TS_MIN
@@ -83,7 +92,6 @@ class Root(Node):
         self._alone = len(self._by_code) == 1
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
-        self._site_of = np.array([self._sites.code(known.site) for known in self._by_code], np.int64)
 
     def _decide(
         self, source: Source, *, floor: int | None = None, closes: bool = False, ordinals: bool = False
@@ -166,7 +174,7 @@ class Root(Node):
         source = self.sources.get(batch.source) or self._known(batch.source)
         if source.idle or self._finished:
             self._refuse_late_comers(source)
-            if batch.first == source.position + 1:
+            if batch.first == source.position + 1 and len(batch):
                 self.resume(source.name)
         before = source.largest - source.lateness
         read = super().push(batch)
@@ -185,14 +193,23 @@ class Root(Node):
         return read
 
     def merge(self, partial: Partial) -> None:
+        idle = []
         for name, span in partial.vector.items():
             source = self.sources.get(name)
             if source is not None:
                 self._refuse_late_comers(source)
-                if source.idle and span.high.position > source.position:
-                    self.resume(name)
+                if source.idle and span.low.position == source.position < span.high.position:
+                    idle.append(name)
+        self._refuse_far_ahead(partial)
+        for name in idle:
+            # A sign of life: its prefix state changes, so the partial is made again behind it.
+            self.resume(name)
         super().merge(partial)
         self._advance()
+
+    def flush(self) -> Partial:
+        """A root gives results, not partials: what it holds is nobody else's."""
+        raise NoPartials
 
     def _refuse_late_comers(self, source: Source) -> None:
         if source.retired or self._finished:
@@ -201,6 +218,12 @@ class Root(Node):
                 "the batch cannot be taken",
                 [Problem("source", f"{source.name!r} {why}", "admit it under a new name")],
             )
+
+    def _refuse_far_ahead(self, partial: Partial) -> None:
+        if self._horizon is not None and self.watermark is not None:
+            limit = self.watermark + self._horizon
+            if partial.largest > limit:
+                raise TooFarAhead(partial.largest, limit)
 
     # Watermark
 
@@ -226,7 +249,7 @@ class Root(Node):
     def _close(self, watermark: int) -> None:
         self.watermark = watermark
         if self._horizon is not None:
-            self._limit = min(watermark + self._horizon, TS_MAX)
+            self.read_until(watermark + self._horizon)
         if self._central and (self._ordered.fresh >= PORTION or self._ending):
             self._close_central(watermark)
         for sliced in self._sliced:
@@ -264,6 +287,8 @@ class Root(Node):
     def _read_central(self, rows: Rows) -> None:
         sites: Array | None = None
         if self._sites_matter:
+            if len(self._site_of) < len(self._by_code):
+                self._site_of = np.array([self._sites.code(s.site) for s in self._by_code], np.int64)
             sites = self._site_of[rows.sources()]
         for group, sharing in self._central:
             mine, mine_sites = rows, sites if sharing.scope == "local" else None
@@ -278,8 +303,9 @@ class Root(Node):
     def add(self, query: Query) -> Change:
         """Add a query: it sees the events from the first edge above everything applied so far."""
         validate([*(active.query for active in self._actives.values()), query])
+        same_functions(self.queries, query)
         edge = self._edge(query)
-        change = Change("add", query, edge)
+        change = Change("add", query, edge, self.version + 1)
         self.apply(change)
         return change
 
@@ -299,7 +325,7 @@ class Root(Node):
             )
         edge = self._edge(active.query)
         # Where nothing was applied there is no window to wait for.
-        change = Change("remove", active.query, edge, at_once or edge == TS_MIN)
+        change = Change("remove", active.query, edge, self.version + 1, at_once or edge == TS_MIN)
         self.apply(change)
         return change
 
@@ -342,6 +368,10 @@ class Root(Node):
     def take(self) -> Results:
         """The windows that became final since the last time."""
         self._collect()
+        if self._unlowered is not None:
+            # Once: the windows of everybody else can be taken afterwards.
+            error, self._unlowered = self._unlowered, None
+            raise error
         blocks, self._blocks = self._blocks, []
         return Results(blocks)
 
@@ -381,17 +411,20 @@ class Root(Node):
                     closed.end[mine],
                     [tuple(column[mine] for column in columns) for columns in closed.states],
                 )
-            yield lowered(
-                self.queries,
-                group.operators,
-                self._aggregates[kind],
-                part.query,
-                part.code,
-                part.start,
-                part.end,
-                part.states,
-                names,
-            )
+            try:
+                yield lowered(
+                    self.queries,
+                    group.operators,
+                    self._aggregates[kind],
+                    part.query,
+                    part.code,
+                    part.start,
+                    part.end,
+                    part.states,
+                    names,
+                )
+            except FunctionFailed as error:
+                self._unlowered = self._failed = error
 
 
 def _horizon(horizon: Duration | None, expected: int) -> int | None:

@@ -20,7 +20,7 @@ from headwater.operators import TS_MAX, TS_MIN, Array, Ints
 from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.root import Root
-from headwater.windows import TS_LIMIT
+from headwater.windows import NEVER, TS_LIMIT
 
 BATCH = 65_536
 WHOLE_TABLE = "events"
@@ -61,7 +61,7 @@ def aggregate(
     table = _Table(_columns(events, wanted.values()), wanted, needs_value=needs_value)
     root = Root(listed, expected=max(len(table.sources), 1))
     for name, where in table.sources:
-        root.admit(name, lateness=TS_LIMIT if lateness is None else lateness, site=where)
+        root.admit(name, lateness=NEVER if lateness is None else lateness, site=where)
     for batch in table.batches():
         root.push(batch)
     root.finish()

@@ -17,6 +17,8 @@ from headwater.errors import Problem
 # Event times stay within +-2^62 us (some 146,000 years), so that adding a length cannot overflow.
 TS_LIMIT = 1 << 62
 LENGTH_LIMIT = 1 << 60
+# A lateness beyond every pair of times: nothing is late, and nothing is final before the end.
+NEVER = 2 * TS_LIMIT
 
 Merge = Literal["local", "bounds", "order", "overlap"]
 MERGES: tuple[Merge, ...] = ("local", "bounds", "order", "overlap")

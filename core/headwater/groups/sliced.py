@@ -14,6 +14,7 @@ from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.closings import FOREVER, Closings
 from headwater.merging.keyed import KeyedTimeline
+from headwater.merging.ranges import spread
 from headwater.merging.sessions import Fragments, Sessions
 from headwater.merging.timeline import Timeline
 from headwater.operators import (
@@ -37,6 +38,8 @@ from headwater.windows import Session
 MANY_KEYS = 16_384
 # How many windows are closed together where they may wait.
 TOGETHER = 128
+# How many empty windows of one query are reported at once, at most.
+EMPTY_LIMIT = 100_000
 
 
 @dataclass(slots=True)
@@ -484,7 +487,18 @@ class SlicedGroup:
             fragments = chosen.sessions[0].sessions.drain() if chosen.sessions else None
             if len(start) or (fragments is not None and len(fragments)):
                 parts[where] = SelectionPart(start, code, states, fragments)
-        return SlicedPart(list(self.space.names.listed), names(self.operators), parts) if parts else None
+        return self._told(parts) if parts else None
+
+    def _told(self, parts: dict[Where, SelectionPart]) -> SlicedPart:
+        """A part with a dictionary of the keys that are in it, not of all that ever were."""
+        fragments = [part.fragments for part in parts.values() if part.fragments is not None]
+        used = np.unique(np.concatenate([p.code for p in parts.values()] + [f.code for f in fragments]))
+        for part in parts.values():
+            part.code = used.searchsorted(part.code)
+        for each in fragments:
+            each.code = used.searchsorted(each.code)
+        listed = self.space.names.listed
+        return SlicedPart([listed[code] for code in used.tolist()], names(self.operators), parts)
 
     def merge(self, part: SlicedPart, sources: Array) -> None:
         """Take another node's part; `sources` translates its source codes."""
@@ -622,8 +636,9 @@ class SlicedGroup:
                 until = min(until, last)
             if until < unbroken.next:
                 continue
-            start = np.arange(unbroken.next, until + 1, window.slide)
-            unbroken.next = int(start[-1]) + window.slide
+            after = until - (until - unbroken.next) % window.slide + window.slide
+            start = _owed(starts, unbroken.next, after, window)
+            unbroken.next = after
             seen = np.minimum(start + window.length, window.end)
             low, high = timeline.between(start, seen)
             states = [operator.empty(len(start)) for operator in self.operators]
@@ -653,6 +668,20 @@ class SlicedGroup:
             size += len(chosen.keyed) if chosen.keyed is not None else 0
             size += sum(len(store.sessions) for store in chosen.sessions)
         return size
+
+
+def _owed(slices: Ints, begin: int, after: int, window: Periodic) -> Ints:
+    """The starts of windows from `begin` to before `after`; of a very long gap only its beginning.
+
+    A jump in time of years would otherwise be reported in more windows than memory holds.
+    """
+    if (after - begin) // window.slide <= EMPTY_LIMIT:
+        return np.arange(begin, after, window.slide)
+    first = (slices - window.length - window.offset) // window.slide + 1
+    last = (slices - window.offset) // window.slide
+    held = np.unique(spread(first, last + 1)) * window.slide + window.offset
+    starts = np.union1d(held, np.arange(begin, begin + EMPTY_LIMIT * window.slide, window.slide))
+    return starts[(starts >= begin) & (starts < after)]
 
 
 def translated(operators: Sequence[Operator], states: Sequence[Columns], sources: Array) -> list[Columns]:
