@@ -27,7 +27,7 @@ from headwater.prefix import SAMPLE_LIMIT
 from headwater.queries import Query, Where
 from headwater.results import Result
 from headwater.root import Root
-from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Sliding, Tumbling, Window
+from headwater.windows import NEVER, TS_LIMIT, Merge, Punctuation, Session, Sliding, Tumbling, Window
 from tests.harness import assert_exact, batch_of, expected_rows
 
 COUNT = Query("count", Tumbling(10))
@@ -448,7 +448,7 @@ def test_every_problem_of_every_query_at_once() -> None:
         (["t"], 0, ["source"]),
         ("t", -1, ["lateness"]),
         ("t", "soon", ["lateness"]),
-        ("t", TS_LIMIT + 1, ["lateness"]),
+        ("t", NEVER + 1, ["lateness"]),
         ("s", "-1s", ["source", "lateness"]),
     ],
 )
@@ -519,7 +519,7 @@ BAD: dict[str, Callable[[Root], object]] = {
     "gap of an idle source": lambda root: root.push(batch(9, 30, source="idle")),
     "unknown source": lambda root: root.push(batch(1, 30, source="x")),
     "retired source": lambda root: root.push(batch(1, 30, source="gone")),
-    "admitted twice": lambda root: root.admit("s"),
+    "admitted twice": lambda root: root.admit("s", lateness=0),
     "bad lateness": lambda root: root.admit("t", lateness=-1),
     "unknown idle": lambda root: root.idle("x"),
     "unknown retire": lambda root: root.retire("x"),

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import oracle
-from headwater.errors import InvalidQuery, StaleVersion
+from headwater.aggregates import UserDefined
+from headwater.errors import InvalidQuery, NotFlushed, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.node import Change, Node
 from headwater.operators import TS_MIN
-from headwater.queries import Query
+from headwater.queries import Query, Where
 from headwater.root import Root
 from headwater.verification import spec_of
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
@@ -172,8 +173,64 @@ def test_a_change_needs_a_flush_first() -> None:
     node = Node([Query("q", Tumbling(10))])
     node.admit("s", lateness=0)
     node.push(_batch(1, 1))
-    with pytest.raises(RuntimeError, match="flush"):
-        node.apply(Change("add", Query("new", Tumbling(10)), 20))
+    with pytest.raises(NotFlushed):
+        node.apply(Change("add", Query("new", Tumbling(10)), 20, 1))
+
+
+def test_changes_are_taken_in_their_order_and_once() -> None:
+    root, node = Root([Query("q", Tumbling(10))]), Node([Query("q", Tumbling(10))])
+    first, second = root.add(Query("a", Tumbling(10))), root.remove("q")
+    with pytest.raises(StaleVersion):
+        node.apply(second)
+    node.apply(first)
+    with pytest.raises(StaleVersion):
+        node.apply(first)
+    node.apply(second)
+    assert node.version == root.version == 2
+
+
+def test_nodes_agree_on_groups_whatever_the_root_has_forgotten() -> None:
+    # The root knows when the windows of "low" have ended and lets it go; the node below does not.
+    low, high = (
+        Query("low", Tumbling(10), where=Where(below=5)),
+        Query("high", Tumbling(10), where=Where(at_least=5)),
+    )
+    root, node = Root([low, high]), Node([low, high])
+    for each in (root, node):
+        each.admit("s", lateness=0)
+    node.push(_batch(1, 1, 12))
+    root.merge(node.flush())
+    node.apply(root.remove("low"))
+    node.push(_batch(3, 55, 77))
+    root.merge(node.flush())
+    node.apply(root.add(Query("lower", Tumbling(10), where=Where(below=3))))
+    node.push(_batch(5, 81, 99))
+    root.merge(node.flush())
+    root.finish()
+    assert {(r.start, r.count) for r in root.take() if r.query == "lower"} == {(80, 1), (90, 1)}
+
+
+def test_other_queries_below_are_refused() -> None:
+    one, two = Query("a", Tumbling(10), "min"), Query("b", Tumbling(10), "max")
+    for below in ([one], [two, one], [Query("a", Tumbling(20), "min"), two]):
+        root, node = Root([one, two]), Node(below)
+        for each in (root, node):
+            each.admit("s", lateness=0)
+        node.push(_batch(1, 1, 12))
+        with pytest.raises(OtherQueries):
+            root.merge(node.flush())
+
+
+def test_a_name_never_means_two_functions() -> None:
+    def named(sign: float) -> UserDefined:
+        return UserDefined("f", lambda v: v, lambda a, b: a + b, lambda s: sign * s)
+
+    root = Root([Query("q", Tumbling(10), named(1.0))])
+    root.remove("q", at_once=True)
+    with pytest.raises(InvalidQuery, match="names two different functions"):
+        root.add(Query("r", Tumbling(10), named(-1.0)))
+    with pytest.raises(InvalidQuery, match="'sum' has a meaning already"):
+        Root([Query("s", Tumbling(10), UserDefined("sum", abs, max, abs))])
 
 
 def test_bad_changes_say_what_to_do() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headwater import oracle
 from headwater.queries import Query
+from headwater.verification import spec_of
 from tests.harness import Network, assert_exact, assert_in_order, batch_of, expected_rows
 from tests.strategies import (
     COUNT_WINDOWS,
@@ -49,6 +50,27 @@ def run(data: st.DataObject, case: tuple[list[Query], list[Stream]], tree: Tree)
 @given(st.data(), cases())
 def test_one_process(data: st.DataObject, case: tuple[list[Query], list[Stream]]) -> None:
     run(data, case, tuple(range(len(case[1]))))
+
+
+@given(st.data(), cases())
+def test_what_is_final_is_out(data: st.DataObject, case: tuple[list[Query], list[Stream]]) -> None:
+    """At every moment exactly the windows that the watermark has made final have been given out."""
+    queries, streams = case
+    pieces = [[b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in streams]
+    network = Network(queries, streams, tuple(range(len(streams))))
+    sent: list[oracle.Event] = []
+    order = data.draw(schedules([len(p) for p in pieces]))
+    for number, look in order[:12]:
+        piece = pieces[number].pop(0)
+        network.push(batch_of(piece))
+        sent += piece
+        watermark = network.root.watermark
+        if look and watermark is not None:
+            network.take()
+            expected = oracle.windows(
+                sent, [source for source, _ in streams], [spec_of(q) for q in queries], watermark=watermark
+            )
+            assert_exact(queries, expected, network.taken)
 
 
 @given(st.data(), cases())

@@ -418,7 +418,8 @@ ORDER = [
 def test_order_joins_the_ith_window_of_every_source_once_all_have_closed_it() -> None:
     assert bounds(marked("order"), *ORDER) == [(2, 9, 3)]
     assert bounds(marked("order"), ORDER[0], ORDER[1] + " 16E") == [(2, 9, 3), (12, 16, 2)]
-    assert bounds(marked("order"), *ORDER, watermark=0) == [(2, 9, 3)]  # no watermark is asked
+    assert bounds(marked("order"), *ORDER, watermark=10) == [(2, 9, 3)]
+    assert bounds(marked("order"), *ORDER, watermark=9) == []  # so that keys leave in order of their end
     assert bounds(marked("order"), *ORDER, "") == []  # the third source has closed none
     found = labelled(marked("order", local=True), *ORDER, "", sites=("x", "y", "x"))
     assert found == [("y", None, 4, 9, 2)]

@@ -97,6 +97,8 @@ def test_small_batches_cost_no_more() -> None:
 def test_count_windows_of_all_sizes_share_a_pass() -> None:
     windows: list[Window] = [Tumbling(count=7), Sliding(count=100, every=3), Tumbling(count=1_000)]
     root = root_of(queries_of(windows, "sum", "avg"))
+    root.finish()
+    root.take()
     assert len(root.groups()) == 1
     assert root.executions == {"sum": EVENTS, "count": EVENTS}
 
@@ -239,6 +241,7 @@ def test_a_root_holds_no_more_slices_for_overlapping_windows() -> None:
 )
 def test_memory_stays_flat(queries: list[Query]) -> None:
     root = root_of(queries, stream(5_000))
+    root.take()
     held = root.held
     for first in range(5_001, 50_001, 5_000):
         root.push(stream(5_000, first=first))

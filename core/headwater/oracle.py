@@ -315,6 +315,7 @@ def _by_marks(spec: Spec, histories: Mapping[Source, History], watermark: int | 
             events = sorted((event for each in marked for event in each.events), key=_total_order)
             if spec.merge == "order":
                 final = all(track.ordinal > marked[0].ordinal for track in tracks if track.in_order)
+                final = final and (watermark is None or watermark > end)
             else:
                 final = watermark is None or watermark > end
             if spec.merge == "overlap":

@@ -38,6 +38,7 @@ def aggregate(
     lateness: Duration | None = None,
     ts: str = "ts",
     value: str = "value",
+    key: str | None = None,
     source: str = "source",
     mark: str = "mark",
     site: str = "site",
@@ -46,14 +47,24 @@ def aggregate(
 
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
-    The key column is what the queries name with `key_by`. Times are integers (microseconds) or dates
-    (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN is none
+    The key column is `key`, or what the queries name with `key_by`. Times are integers (microseconds)
+    or dates (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN is none
     either; any other NaN is rejected. Rows of a source count in the order in which they stand. Without
     `lateness` no event is late; with it, an event that lies further behind its source's latest is
     counted in no window.
     """
     listed = validate([queries] if isinstance(queries, Query) else queries)
-    key = next((query.key_by for query in listed if query.key_by is not None), None)
+    key = key or next((query.key_by for query in listed if query.key_by is not None), None)
+    blind = [query.id for query in listed if query.where.keys is not None or query.deduplicate]
+    if key is None and blind:
+        raise InvalidEvents(
+            "the events cannot be read",
+            [
+                Problem(
+                    "key", f"{', '.join(blind)} asks for keys, but no column is named", "name it with key="
+                )
+            ],
+        )
     wanted = {"ts": ts, "value": value, "source": source, "mark": mark, "site": site}
     if key is not None:
         wanted["key"] = key
@@ -136,7 +147,7 @@ class _Table:
             missing.append("value")
         known = ", ".join(map(str, given)) or "none"
         for field in missing:
-            how = "key_by in the queries" if field == "key" else f"{field}="
+            how = "key_by in the queries, or key=" if field == "key" else f"{field}="
             problems.append(
                 Problem(
                     field,
