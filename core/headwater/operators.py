@@ -353,6 +353,9 @@ class Count(Ufunc):
 class SumCount(Ufunc):
     """Sum and count in one complex column: one call and one cache line for both."""
 
+    def __init__(self) -> None:
+        self._buffer: Array = np.empty(0, np.complex128)
+
     name = "sum+count"
     dtypes = (np.complex128,)
     identity = (0j,)
@@ -393,7 +396,13 @@ class SumCount(Ufunc):
         np.add(imag, np.bincount(codes, None, size), out=imag)
 
     def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
-        np.add.at(columns[0], codes, self.lift(rows)[0])
+        # One buffer for all batches: a fresh megabyte for each costs more than what is written into it.
+        size = len(codes)
+        if len(self._buffer) < size:
+            self._buffer = np.ones(size, np.complex128) * 1j
+        lifted = self._buffer[:size]
+        lifted.real = rows.value
+        np.add.at(columns[0], codes, lifted)
 
     def counts(self, columns: Columns) -> Ints:
         return columns[0].imag.astype(np.int64)

@@ -48,10 +48,10 @@ def aggregate(
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
     The key column is `key`, or what the queries name with `key_by`. Times are integers (microseconds)
-    or dates (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN is none
-    either; any other NaN is rejected. Rows of a source count in the order in which they stand. Without
-    `lateness` no event is late; with it, an event that lies further behind its source's latest is
-    counted in no window.
+    or dates (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN
+    is none either; any other NaN is rejected. Rows of a source count in the order in which they stand.
+    Without `lateness` no event is late; with it, an event that lies further behind its source's latest
+    is counted in no window.
     """
     listed = validate([queries] if isinstance(queries, Query) else queries)
     key = key or next((query.key_by for query in listed if query.key_by is not None), None)

@@ -81,7 +81,10 @@ class OrderedEvents:
             crumbs = len(ready) > 1 and sum(map(len, ready)) < CRUMB * len(ready)
             return [joined(ready)] if crumbs else ready
         if len(self._rising) == 1 and ready and behind:
-            return [_merged(joined(ready), self._sorted(behind))]
+            few = joined(behind)
+            # One source's rows come by their numbers: a stable sort by time is the total order.
+            few = few.take(np.argsort(few.ts, kind="stable"), in_order=True)
+            return [_merged(joined(ready), few)]
         pieces = ready + behind
         return [self._sorted(pieces)] if pieces else []
 
