@@ -36,6 +36,8 @@ from headwater.windows import is_count
 
 # Events that must be put in order are handed on in portions of this size, or when results are taken.
 PORTION = 16_384
+# They wait for longer, up to this many, where they can complete no window.
+HELD_BACK = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +252,11 @@ class Root(Node):
         self.watermark = watermark
         if self._horizon is not None:
             self.read_until(watermark + self._horizon)
-        if self._central and (self._ordered.fresh >= PORTION or self._ending):
-            self._close_central(watermark)
+        if self._central and self._ordered.fresh >= PORTION:
+            if self._central_can_wait():
+                self._ordered.fresh = 0
+            else:
+                self._close_central(watermark)
         for sliced in self._sliced:
             # Whoever takes results looks once more: until then some windows may wait for others.
             if watermark >= sliced.latest or (self._ending and watermark >= sliced.next):
@@ -263,6 +268,15 @@ class Root(Node):
         # Up to when a rising watermark makes nothing final, if it takes no more than a look to know.
         patient = not (self._marked or self._ending) and self._horizon is None
         self._due = min((sliced.latest for sliced in self._sliced), default=TS_MAX) if patient else TS_MIN
+
+    def _central_can_wait(self) -> bool:
+        """Whether what waits to be put in order cannot complete a window, and is little enough to wait."""
+        waiting = len(self._ordered)
+        return (
+            waiting < HELD_BACK
+            and not self._ending
+            and all(isinstance(group, CountedGroup) and group.patient(waiting) for group, _ in self._central)
+        )
 
     def _close_central(self, watermark: int) -> None:
         """Hand on in their order the events that are below the watermark, and close what they complete."""
@@ -380,7 +394,7 @@ class Root(Node):
             for sliced in self._sliced:
                 if self.watermark >= sliced.next:
                     sliced.close(self.watermark)
-            if self._central:
+            if self._central and not self._central_can_wait():
                 self._close_central(self.watermark)
         for group in self._groups.values():
             if isinstance(group, MarkedGroup):

@@ -118,6 +118,15 @@ class CountedGroup:
         if len(closed.query):
             self._closed.append(closed)
 
+    def patient(self, waiting: int) -> bool:
+        """Whether this many more events complete no window, whatever they are."""
+        if not self.space.plain or len(self._wheres) != 1 or self._ends:
+            return False
+        stream = self._streams.get((self._wheres[0], 0))
+        if stream is None:
+            return all(waiting < m.periodic.length for m in self.members if m.periodic)
+        return waiting < stream.wanted
+
     def take(self) -> list[Closed]:
         closed, self._closed = self._closed, []
         return closed

@@ -26,6 +26,11 @@ class Ranks:
     def __len__(self) -> int:
         return len(self._timeline)
 
+    @property
+    def wanted(self) -> int:
+        """How many more events complete the next window, at least."""
+        return self._closings.next - self.reached
+
     def add(self, rows: Rows) -> None:
         """The next rows of the total order."""
         size = len(rows.value)

@@ -9,7 +9,7 @@ import numpy as np
 from headwater.operators import TS_MIN, Rows, SourceOrder, joined
 
 # Pieces below this size are joined before they are handed on.
-CRUMB = 4_096
+CRUMB = 1_024
 
 
 class OrderedEvents:
@@ -25,12 +25,12 @@ class OrderedEvents:
         self._rising: dict[int, list[Rows]] = {}
         self._reached: dict[int, int] = {}
         self._behind: dict[int, list[Rows]] = {}
-        # How many rows have come since the last release.
+        self._held = 0
+        # How many rows have come since somebody last looked whether they can leave.
         self.fresh = 0
 
     def __len__(self) -> int:
-        pieces = [*self._rising.values(), *self._behind.values()]
-        return sum(len(rows) for listed in pieces for rows in listed)
+        return self._held
 
     def add(self, rows: Rows) -> None:
         """Rows of one source in the order of its numbers."""
@@ -38,6 +38,7 @@ class OrderedEvents:
         if not size:
             return
         self.fresh += size
+        self._held += size
         assert isinstance(rows.source, int)
         source, ts = rows.source, rows.ts
         reached = self._reached.get(source, TS_MIN)
@@ -76,6 +77,7 @@ class OrderedEvents:
                 break
             del waiting[:done]
         behind = self._release_behind(before) if self._behind else []
+        self._held -= sum(map(len, ready)) + sum(map(len, behind))
         if not behind and (len(ready) <= 1 or (not together and len({rows.source for rows in ready}) == 1)):
             # One source's rows, which rise, are handed on as they are, unless they come in crumbs.
             crumbs = len(ready) > 1 and sum(map(len, ready)) < CRUMB * len(ready)
@@ -121,6 +123,7 @@ class OrderedEvents:
             else:
                 drained += rows
         self._rising, self._reached, self._behind = {}, {}, {}
+        self._held = self.fresh = 0
         return drained
 
 
