@@ -10,23 +10,36 @@
 """
 
 from headwater.aggregates import UserDefined
-from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater.errors import (
+    DoesNotFit,
+    FunctionFailed,
+    HeadwaterError,
+    Invalid,
+    OutOfSequence,
+    Problem,
+    StaleVersion,
+    TooFarAhead,
+)
 from headwater.events import Batch
 from headwater.node import Change, Node
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query, Where
 from headwater.results import Result, Results
-from headwater.root import Root
+from headwater.root import Decision, Root
 from headwater.tables import aggregate
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window
 
 __all__ = [
     "Batch",
     "Change",
+    "Decision",
+    "DoesNotFit",
+    "FunctionFailed",
     "HeadwaterError",
     "Invalid",
     "Node",
+    "OutOfSequence",
     "Partial",
     "Prefix",
     "Problem",
@@ -37,6 +50,8 @@ __all__ = [
     "Root",
     "Session",
     "Sliding",
+    "StaleVersion",
+    "TooFarAhead",
     "Tumbling",
     "UserDefined",
     "Where",
