@@ -11,9 +11,9 @@ from headwater.aggregates import UserDefined
 from headwater.errors import InvalidQuery, NotFlushed, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.node import Change, Node
-from headwater.operators import TS_MIN
 from headwater.queries import Query, Where
 from headwater.root import Root
+from headwater.rows import TS_MIN
 from headwater.verification import spec_of
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from tests.harness import Network, assert_exact, batch_of

@@ -295,7 +295,7 @@ def ordered(*windows: tuple[int, int]) -> list[tuple[int, str | None, float | No
 
 
 def by_order(scope: str = "global") -> Root:
-    return Root([Query("q", Punctuation("S", "E", "order"), "count", scope=scope)])  # type: ignore[arg-type]
+    return Root([Query("q", Punctuation("S", "E", "order"), "count", scope=scope)])  # type: ignore[arg-type]  # drawn as a string
 
 
 def test_the_order_of_marks_does_not_wait_for_an_idle_source() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 
 from headwater import operators
 from headwater.errors import FunctionFailed, Problem
-from headwater.operators import Array, Columns, Floats, Operator, SourceOrder
+from headwater.operators import Columns, Operator
+from headwater.rows import Array, Floats, SourceOrder
 
 # What `lower` reads: the columns of each operator by its name.
 States = Mapping[str, Columns]

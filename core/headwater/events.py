@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import InvalidEvents, Problem
-from headwater.operators import TS_MAX, TS_MIN, Array, Floats, Ints
+from headwater.rows import TS_MAX, TS_MIN, Array, Floats, Ints
 
 KEY_LIMIT = 1_024
 NO_MARK = -1

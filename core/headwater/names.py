@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from headwater.operators import Array
+from headwater.rows import Array
 
 Name = TypeVar("Name", bound=Hashable)
 

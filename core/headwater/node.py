@@ -33,10 +33,10 @@ from headwater.groups.sliced import SlicedGroup, SlicedPart
 from headwater.ledger import Account
 from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
-from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.partials import Partial, Span
 from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
 from headwater.queries import Query, Sharing, Where, signature, validate
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.windows import NEVER
 
 Group = SlicedGroup | CountedGroup | MarkedGroup

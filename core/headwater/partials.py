@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from headwater.groups.marked import MarkedPart
 from headwater.groups.sliced import SlicedPart
-from headwater.operators import TS_MIN, Rows
 from headwater.prefix import Prefix, Refused
+from headwater.rows import TS_MIN, Rows
 
 
 @dataclass(frozen=True, slots=True)

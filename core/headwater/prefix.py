@@ -15,7 +15,7 @@ import numpy as np
 from numpy import count_nonzero, einsum, vdot
 
 from headwater.events import NO_MARK, Batch
-from headwater.operators import TS_MAX, TS_MIN, Array, Ints, Rows
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows
 from headwater.windows import TS_LIMIT
 
 SAMPLE_LIMIT = 16

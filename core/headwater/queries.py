@@ -12,7 +12,7 @@ import numpy as np
 from headwater import aggregates
 from headwater.aggregates import Aggregate, UserDefined
 from headwater.errors import InvalidQuery, Problem
-from headwater.operators import Array, Floats
+from headwater.rows import Array, Floats
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, is_count
 
 Scope = Literal["global", "local"]

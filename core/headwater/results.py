@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from headwater.aggregates import Aggregate
-from headwater.operators import Array, Columns, Ints, Operator
+from headwater.operators import Columns, Operator
 from headwater.queries import Query
+from headwater.rows import Array, Ints
 
 # What a function of no event is; every other one has no value then.
 OF_NOTHING: dict[str, Any] = {"count": 0, "sum": 0.0, "product": 1.0}

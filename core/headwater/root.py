@@ -26,11 +26,11 @@ from headwater.merging.closed import Closed, joined
 from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
 from headwater.node import Change, Group, Node, Source
-from headwater.operators import TS_MAX, TS_MIN, Array, Rows
 from headwater.partials import Partial
 from headwater.prefix import KeyedMarks, MarkState
 from headwater.queries import Query, same_functions, validate
 from headwater.results import Block, Results, lowered
+from headwater.rows import TS_MAX, TS_MIN, Array, Rows
 from headwater.slicing.marks import close_all
 from headwater.windows import is_count
 

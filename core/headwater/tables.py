@@ -16,10 +16,10 @@ import numpy as np
 from headwater.durations import Duration
 from headwater.errors import InvalidEvents, Problem
 from headwater.events import NO_MARK, Batch, is_number, is_whole, name_problem
-from headwater.operators import TS_MAX, TS_MIN, Array, Ints
 from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.root import Root
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints
 from headwater.windows import NEVER, TS_LIMIT
 
 BATCH = 65_536

@@ -11,8 +11,9 @@ from headwater.groups.members import Active, operators_of
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.counting import Ranks
-from headwater.operators import TS_MAX, TS_MIN, Array, Operator, Rows, SourceOrder
+from headwater.operators import Operator
 from headwater.queries import EVERYTHING, Where
+from headwater.rows import TS_MAX, TS_MIN, Array, Rows, SourceOrder
 from headwater.slicing.selection import selected
 
 

@@ -12,8 +12,9 @@ from headwater.groups.sliced import translated
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.marks import MarkCells, MarkWindows, Member
-from headwater.operators import Array, Ints, Operator, Rows, SourceOrder
+from headwater.operators import Operator
 from headwater.prefix import KeyedMarks, Mark
+from headwater.rows import Array, Ints, Rows, SourceOrder
 from headwater.slicing.marks import Ended, Piece, walk
 from headwater.slicing.selection import selected
 from headwater.windows import Punctuation

@@ -9,8 +9,9 @@ import numpy as np
 
 from headwater import aggregates
 from headwater.durations import microseconds
-from headwater.operators import TS_MAX, TS_MIN, Columns, Count, Operator, SourceOrder, SumCount
+from headwater.operators import Columns, Count, Operator, SumCount
 from headwater.queries import Query
+from headwater.rows import TS_MAX, TS_MIN, SourceOrder
 from headwater.slicing.edges import Periodic
 from headwater.windows import Session, Sliding, Tumbling, is_count, length_and_slide
 

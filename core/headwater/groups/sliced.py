@@ -17,19 +17,9 @@ from headwater.merging.keyed import KeyedTimeline
 from headwater.merging.ranges import spread
 from headwater.merging.sessions import Fragments, Sessions
 from headwater.merging.timeline import Timeline
-from headwater.operators import (
-    TS_MAX,
-    TS_MIN,
-    Array,
-    Columns,
-    Ints,
-    Operator,
-    Rows,
-    SourceOrder,
-    Ufunc,
-    counts,
-)
+from headwater.operators import Columns, Operator, Ufunc, counts
 from headwater.queries import EVERYTHING, Where
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.slicing.edges import FAR, Edges, Periodic
 from headwater.slicing.selection import selected
 from headwater.windows import Session

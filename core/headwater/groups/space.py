@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.names import Names
-from headwater.operators import Array, Ints
+from headwater.rows import Array, Ints
 
 REMEMBERED = 256
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.operators import Array, Columns, Ints, Operator
+from headwater.operators import Columns, Operator
+from headwater.rows import Array, Ints
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwater.operators import TS_MIN, Array, Ints
+from headwater.rows import TS_MIN, Array, Ints
 from headwater.slicing.edges import FAR, Periodic
 from headwater.windows import TS_LIMIT
 

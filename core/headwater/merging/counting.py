@@ -9,7 +9,8 @@ import numpy as np
 from headwater.merging.closed import Closed
 from headwater.merging.closings import Closings
 from headwater.merging.timeline import Timeline
-from headwater.operators import Operator, Rows
+from headwater.operators import Operator
+from headwater.rows import Rows
 from headwater.slicing.edges import Edges, Periodic
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from headwater.operators import Array, Columns, Ints, Operator, counts
+from headwater.operators import Columns, Operator, counts
+from headwater.rows import Array, Ints
 
 # Cells of one slice: codes in rising order, and their states.
 Cells = tuple[Ints, list[Columns]]

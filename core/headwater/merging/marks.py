@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.operators import Columns, Ints, Operator
+from headwater.operators import Columns, Operator
 from headwater.prefix import KeyedMarks, MarkState
+from headwater.rows import Ints
 from headwater.windows import Merge
 
 # A window of one source: (source code, key or None, ordinal).

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.operators import TS_MIN, Rows, SourceOrder, joined
+from headwater.rows import TS_MIN, Rows, SourceOrder, joined
 
 # Pieces below this size are joined before they are handed on.
 CRUMB = 1_024

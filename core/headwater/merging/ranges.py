@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.operators import Ints
+from headwater.rows import Ints
 
 
 def spread(begins: Ints, ends: Ints) -> Ints:

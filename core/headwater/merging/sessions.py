@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.operators import TS_MAX, TS_MIN, Array, Columns, Ints, Operator, State, counts
+from headwater.operators import Columns, Operator, State, counts
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from headwater.merging.ranges import spread
-from headwater.operators import Array, Columns, Ints, Operator, State, Ufunc
+from headwater.operators import Columns, Operator, State, Ufunc
+from headwater.rows import Array, Ints
 
 SHIFT = 9
 BLOCK = 1 << SHIFT
@@ -28,13 +29,16 @@ class Timeline:
         self._merge = [operator.merge_row for operator in operators]
         simple = [operator for operator in operators if isinstance(operator, Ufunc)]
         self._simple = simple if len(simple) == len(operators) else None
+        self._reset()
+
+    def _reset(self) -> None:
         self._room = 64
         self._start: Ints = np.empty(self._room, np.int64)
-        self._states: list[Columns] = [operator.empty(self._room) for operator in operators]
+        self._states: list[Columns] = [operator.empty(self._room) for operator in self._operators]
         # Live rows are [head, size).
         self._head = self._size = 0
-        self._folds = [_Folds(op) if isinstance(op, Ufunc) else None for op in operators]
-        self._blocks: list[Columns] = [operator.empty(0) for operator in operators]
+        self._folds = [_Folds(op) if isinstance(op, Ufunc) else None for op in self._operators]
+        self._blocks: list[Columns] = [operator.empty(0) for operator in self._operators]
 
     @property
     def starts(self) -> Ints:
@@ -168,7 +172,7 @@ class Timeline:
             for operator, columns in zip(self._operators, self._states, strict=True)
         ]
         drained = self._start[rows].copy(), states
-        self.__init__(self._operators)  # type: ignore[misc]  # back to the beginning, by the shortest way
+        self._reset()
         return drained
 
     def trim(self, before: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.operators import TS_MAX, TS_MIN, Array, Ints
+from headwater.rows import TS_MAX, TS_MIN, Array, Ints
 
 # How many edges are laid out at once, and how many stretches are remembered.
 AHEAD = 128

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwater.operators import Array, Rows
 from headwater.queries import Where
+from headwater.rows import Array, Rows
 
 
 def selected(where: Where, rows: Rows, keys: Sequence[str]) -> Array:
