@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from headwater import oracle
 from headwater.events import Batch
 from headwater.groups.sliced import SlicedPart
 from headwater.node import Node
+from headwater.operators import Max, Operator, SumCount
 from headwater.queries import EVERYTHING, Query, Where
 from headwater.root import Root
+from headwater.rows import Rows
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window
 from tests.harness import assert_exact, batch_of, expected_rows
 
@@ -101,6 +104,31 @@ def test_count_windows_of_all_sizes_share_a_pass() -> None:
     root.take()
     assert len(root.groups()) == 1
     assert root.executions == {"sum": EVENTS, "count": EVENTS}
+
+
+def test_an_event_is_lifted_once_whatever_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted where it happens: every way in which rows become states, with how many rows it was given."""
+    lifted: dict[str, int] = {}
+
+    def counting(kind: type[Operator], way: str) -> None:
+        original = getattr(kind, way)
+
+        def counted(self: Operator, *given: Any) -> Any:
+            rows = next(each for each in given if isinstance(each, Rows))
+            lifted[self.name] = lifted.get(self.name, 0) + len(rows)
+            return original(self, *given)
+
+        monkeypatch.setattr(kind, way, counted)
+
+    for kind in (SumCount, Max):
+        for way in ("whole", "runs"):
+            counting(kind, way)
+    lengths: list[Window] = [Tumbling(f"{n}ms") for n in range(1, 201)]
+    windows = [*lengths, Sliding("10ms", "1ms"), Sliding("77ms", "7ms"), Session("5ms"), Session("1s")]
+    root = root_of(queries_of(windows, "sum", "avg", "max"))
+    root.finish()
+    assert len(root.take()) > 1_000
+    assert lifted == {"sum+count": EVENTS, "max": EVENTS}
 
 
 # Which queries form one group

@@ -152,7 +152,7 @@ def test_marks_may_stand_without_a_value(form: Callable[[Any], Any]) -> None:
         "mark": [None, "S", None, "E", None],
     }
     found = list(aggregate(form(columns), Query("q", Punctuation("S", "E"), "sum")))
-    assert found == [Result("q", "events", None, 1, 3, 1, {"sum": 2.0})]
+    assert found == [Result("q", "events", None, 1, 3, 1, {"sum": 2.0}, ordinal=0)]
 
 
 @pytest.mark.parametrize(

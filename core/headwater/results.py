@@ -19,7 +19,11 @@ OF_NOTHING: dict[str, Any] = {"count": 0, "sum": 0.0, "product": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One window of one query; `key` is None without key, `site` is empty for a global query."""
+    """One window of one query.
+
+    `key` is None without key; `site` is empty for a global query, and the source's name for a punctuation
+    window that is merged with no other; `ordinal` is the number of a punctuation window.
+    """
 
     query: str
     site: str
@@ -28,6 +32,7 @@ class Result:
     end: int
     count: int
     values: dict[str, Any]
+    ordinal: int | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +47,7 @@ class Block:
     end: Ints
     count: Ints
     values: dict[str, Array]
+    ordinal: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -59,6 +65,7 @@ class Block:
             end=self.end[mine],
             count=self.count[mine],
             values={name: column[mine] for name, column in self.values.items()},
+            ordinal=None if self.ordinal is None else self.ordinal[mine],
         )
 
     def ranked(self, places: Mapping[tuple[str, str], int]) -> Ints:
@@ -92,8 +99,9 @@ class Block:
                 values = {name: column[row] for name, column in columns.items()}
             else:
                 values = {name: OF_NOTHING.get(name) for name in columns}
-            order = (end, query, site.encode(), (key or "").encode(), start)
-            yield order, Result(self.queries[query].id, site, key, start, end, count, values)
+            ordinal = None if self.ordinal is None else int(self.ordinal[row])
+            order = (end, query, site.encode(), (key or "").encode(), start, ordinal or 0)
+            yield order, Result(self.queries[query].id, site, key, start, end, count, values, ordinal)
 
 
 class Results:

@@ -398,13 +398,15 @@ class Root(Node):
                 self._close_central(self.watermark)
         for group in self._groups.values():
             if isinstance(group, MarkedGroup):
-                for closed, sites in group.take():
+                for closed, sites, ordinals in group.take():
                     names = [
                         (site, group.space.names.listed[code][1])
                         for site, code in zip(sites, closed.code.tolist(), strict=True)
                     ]
                     closed.code = np.arange(len(names))
-                    self._blocks += self._lowered(group, closed, names)
+                    for block in self._lowered(group, closed, names):
+                        block.ordinal = np.array(ordinals, np.int64)
+                        self._blocks.append(block)
             elif chunks := group.take():
                 self._blocks += self._lowered(
                     group, joined(group.operators, chunks), group.space.names.listed

@@ -42,7 +42,8 @@ class MarkedGroup:
             self.space.names.code(("", None))
         self.operators: list[Operator] = operators_of([member], order)
         self._windows = MarkWindows(self.operators, query.window.merge, by_site=by_site)
-        self._closed: list[tuple[Closed, list[str]]] = []
+        # Final windows, with the site and the ordinal of each.
+        self._closed: list[tuple[Closed, list[str], list[int]]] = []
         self.lifted = 0
 
     @property
@@ -160,12 +161,13 @@ class MarkedGroup:
             np.array([window.end for window in merged], np.int64),
             folded,
         )
-        self._closed.append((closed, [window.site for window in merged]))
+        sites_of, ordinals = [window.site for window in merged], [window.ordinal for window in merged]
+        self._closed.append((closed, sites_of, ordinals))
 
     def _key(self, code: int) -> str | None:
         return self.space.names.listed[code][1]
 
-    def take(self) -> list[tuple[Closed, list[str]]]:
+    def take(self) -> list[tuple[Closed, list[str], list[int]]]:
         closed, self._closed = self._closed, []
         return closed
 
