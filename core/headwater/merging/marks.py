@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -296,9 +297,9 @@ class _Lookup:
         return self._ended.get((source, None, ordinal))
 
 
-def _clusters(windows: Iterable[tuple]) -> Iterator[list[tuple]]:  # type: ignore[type-arg]  # (start, end, ...)
-    """Sorted windows in groups that overlap or touch."""
-    cluster: list[tuple] = []  # type: ignore[type-arg]  # as above
+def _clusters(windows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Windows `(start, end, ...)`, sorted, in groups that overlap or touch."""
+    cluster: list[tuple[Any, ...]] = []
     end = 0
     for window in windows:
         if cluster and window[0] > end:
