@@ -11,7 +11,7 @@ from headwater.errors import DoesNotFit, InvalidSource
 from headwater.events import Batch
 from headwater.node import Node
 from headwater.prefix import Prefix
-from headwater.queries import Query
+from headwater.queries import Query, Scope
 from headwater.results import Result
 from headwater.root import Root
 from headwater.verification import spec_of
@@ -294,8 +294,8 @@ def ordered(*windows: tuple[int, int]) -> list[tuple[int, str | None, float | No
     return [record for start, end in windows for record in ((start, None, 1.0, "S"), (end, None, None, "E"))]
 
 
-def by_order(scope: str = "global") -> Root:
-    return Root([Query("q", Punctuation("S", "E", "order"), "count", scope=scope)])  # type: ignore[arg-type]  # drawn as a string
+def by_order(scope: Scope = "global") -> Root:
+    return Root([Query("q", Punctuation("S", "E", "order"), "count", scope=scope)])
 
 
 def test_the_order_of_marks_does_not_wait_for_an_idle_source() -> None:
