@@ -44,7 +44,13 @@ def _extremes(one: tuple[float, float], two: tuple[float, float]) -> tuple[float
 
 
 # Exact, so that any order of combining gives the same answer; one object each: a name means one function.
-SQUARES = UserDefined("squares", _squares, lambda one, two: one + two, float)
+SQUARES = UserDefined(
+    "squares",
+    _squares,
+    lambda one, two: one + two,
+    lambda state: state,
+    invert=lambda total, part: total - part,
+)
 EXTREMES = UserDefined("extremes", lambda value: (value, value), _extremes, lambda state: state)
 # Every event in the total order: the strictest answer that there is.
 PATH = UserDefined(
@@ -207,7 +213,7 @@ VALUES = st.one_of(
     _INTEGERS,
     _INTEGERS,
     st.floats(-1e6, 1e6, allow_subnormal=False),
-    st.sampled_from((-0.0, 0.0, 0.1, 1e15, -1e15, 1e-12, -1e-9, 1.0000000001)),
+    st.sampled_from((-0.0, 0.0, 0.1, 1e15, -1e15, 1e-12, -1e-9, 1.0000000001, 1e154, -3e300, 1e-200)),
 )
 _BAD_VALUES = (math.nan, math.inf, -math.inf)
 # "turn" is what the last mark was not, so that windows open and close instead of staying as they are.

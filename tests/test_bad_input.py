@@ -301,7 +301,13 @@ def test_gaps_and_repeats(kind_of_node: type[Node], first: int, kind: str) -> No
         (Tumbling(-1, offset=1 << 60), ["window.length", "window.offset"]),
         (Tumbling(count=0), ["window.count"]),
         (Tumbling(count=2.5), ["window.count"]),  # type: ignore[arg-type]  # what a user may try
+        (Tumbling(count=True), ["window.count"]),
+        (Tumbling(count=np.float64(5)), ["window.count"]),  # type: ignore[arg-type]  # what a user may try
+        (Tumbling(np.timedelta64(5, "s")), ["window.length"]),  # type: ignore[arg-type]  # what a user may try
         (Tumbling("1s", count=5), ["window.length"]),
+        (Tumbling(count=5, offset="1s"), ["window.offset"]),
+        (Tumbling(count=5, offset="x"), ["window.offset"]),
+        (Sliding(count=5, every=1, offset=3), ["window.offset"]),
         (Sliding(0, 0), ["window.length", "window.slide"]),
         (Sliding(10, 0), ["window.slide"]),
         (Sliding(10, -5), ["window.slide"]),
@@ -318,6 +324,9 @@ def test_gaps_and_repeats(kind_of_node: type[Node], first: int, kind: str) -> No
         (Punctuation(""), ["window.start"]),
         (Punctuation("S", ""), ["window.end"]),
         (Punctuation("S", "E", "union"), ["window.merge"]),  # type: ignore[arg-type]  # what a user may try
+        (Punctuation("S", max_open=0), ["window.max_open"]),
+        (Punctuation("S", max_open=1.5), ["window.max_open"]),  # type: ignore[arg-type]  # what a user may try
+        (Punctuation("S", max_open=True), ["window.max_open"]),
         (Punctuation("S", merge="overlap"), ["window.merge"]),
         (Punctuation("S", "S", "overlap"), ["window.merge"]),
         ("10s", ["window"]),
@@ -460,11 +469,24 @@ def test_bad_sources(name: Any, lateness: Any, wrong: list[str]) -> None:
     assert list(root.sources) == ["s"]
 
 
-@pytest.mark.parametrize("name", ["push", "idle", "resume", "retire", "account"])
+@pytest.mark.parametrize("name", ["push", "idle", "resume", "retire", "account", "skip"])
 def test_an_unknown_source(name: str) -> None:
     root = root_of()
+    more = (1,) if name == "skip" else ()
     with pytest.raises(InvalidSource, match="source: 'x' is not known; admit it first"):
-        getattr(root, name)(batch(1, 1, source="x") if name == "push" else "x")
+        getattr(root, name)(batch(1, 1, source="x") if name == "push" else "x", *more)
+
+
+@pytest.mark.parametrize("kind_of_node", [Node, Root])
+@pytest.mark.parametrize("seq", [0, -1, 1.5, True, "3", None, [3], 1, 2])
+def test_a_record_that_cannot_be_skipped(kind_of_node: type[Node], seq: Any) -> None:
+    node = kind_of_node([COUNT])
+    node.admit("s", lateness=0)
+    node.push(batch(1, 1, 2))
+    with pytest.raises(InvalidSource) as caught:
+        node.skip("s", seq)
+    assert fields(caught) == ["seq"]
+    assert not node.sources["s"].skips
 
 
 def test_nothing_comes_after_the_end() -> None:
@@ -523,6 +545,8 @@ BAD: dict[str, Callable[[Root], object]] = {
     "bad lateness": lambda root: root.admit("t", lateness=-1),
     "unknown idle": lambda root: root.idle("x"),
     "unknown retire": lambda root: root.retire("x"),
+    "skip of what was read": lambda root: root.skip("s", 3),
+    "skip of a retired source": lambda root: root.skip("gone", 1),
     "query there already": lambda root: root.add(QUERIES[0]),
     "bad query": lambda root: root.add(Query("new", Sliding(1, 2), "avrg")),
     "another key": lambda root: root.add(Query("new", Tumbling(1), key_by="other")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +31,8 @@ from headwater.durations import human, microseconds
         ("1.50ms", 1_500),
         ("-1m30s", -90_000_000),
         (timedelta(days=-1, microseconds=5), -86_399_999_995),
+        (np.int64(7), 7),
+        (np.uint8(7), 7),
         (timedelta.max, 86_399_999_999_999_999_999),  # a float would not hold it
     ],
 )
@@ -38,7 +41,8 @@ def test_microseconds(given: Any, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "10", "s", "10 s", "1e3s", "10sec", "--1s", "1s-1s", "1.s", True, 1.5, None]
+    "given",
+    ["", "10", "s", "10 s", "1e3s", "10sec", "--1s", "1s-1s", "1.s", True, 1.5, None, np.timedelta64(5, "s")],
 )
 def test_what_is_no_duration(given: Any) -> None:
     with pytest.raises(ValueError, match="is no duration"):

@@ -110,6 +110,14 @@ def test_a_decision_raises_the_largest_ts_behind_the_event_at_which_it_was_taken
     assert seqs(judge(events, Source("a"), [Decision("b", 0, floor=99)])[1]) == []
 
 
+def test_a_skipped_event_is_rejected_and_does_not_raise_the_largest_ts() -> None:
+    events = stream("a", "10=1 99=1 11=1 9=1")
+    skip = [Decision("a", 0, skip=2), Decision("a", 1, skip=4), Decision("b", 0, skip=1)]
+    kept, late, rejected = judge(events, Source("a"), skip)
+    assert (seqs(kept), seqs(late), seqs(rejected)) == ([1, 3], [], [2, 4])
+    assert bounds(marked(), "1S 2=1 3E 4=1 5E", decisions=[Decision("a", 0, skip=3)]) == [(1, 5, 2)]
+
+
 def test_late_and_rejected_events_count_nowhere_and_their_marks_do_not_act() -> None:
     assert bounds(tumbling(10), "15=1 9=1 16=nan 17=1", lateness=0) == [(10, 20, 2)]
     # The end mark at 3 is late, the one with NaN rejected: the window stays open until 9.

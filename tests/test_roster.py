@@ -13,10 +13,10 @@ from headwater.node import Node
 from headwater.prefix import Prefix
 from headwater.queries import Query, Scope
 from headwater.results import Result
-from headwater.root import Root
+from headwater.root import NAMED, Degraded, Root
 from headwater.verification import spec_of
-from headwater.windows import TS_LIMIT, Punctuation, Session, Tumbling, Window
-from tests.harness import assert_exact, assert_in_order, batch_of
+from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Tumbling, Window
+from tests.harness import assert_exact, assert_in_order, batch_of, decisions_of
 from tests.strategies import (
     COUNT_WINDOWS,
     END,
@@ -54,25 +54,33 @@ class Life:
             assert self.root.push(batch_of(events)) == len(events)
             self.sent[name] += events
 
-    def decide(self, action: str, name: str) -> None:
-        if name in self.sent:
+    def decide(self, action: str, name: str, ahead: int = 1) -> None:
+        if action == "start":
+            self.root.start()
+        elif action == "skip" and name in self.sent and not self.root.sources[name].retired:
+            self.root.skip(name, self.root.sources[name].position + ahead)
+        elif action != "skip" and name in self.sent:
             {"idle": self.root.idle, "resume": self.root.resume, "retire": self.root.retire}[action](name)
 
     def take(self) -> None:
+        windows = {query.id: query.window for query in self.queries}
+        for degraded in self.root.degraded:
+            window = windows[degraded.query]
+            assert isinstance(window, Punctuation)
+            assert degraded.waiting > window.max_open
+            assert set(degraded.sources) <= set(self.sent)
         self.taken += self.root.take()
 
     def compare(self) -> None:
         self.root.finish()
         self.take()
-        decisions = [
-            oracle.Decision(d.source, d.after, d.floor, d.closes, d.ordinals, d.key_ordinals)
-            for d in self.root.decisions
-        ]
+        decisions = decisions_of(self.root)
         sources = [self.known[name] for name in self.sent]
         events = [event for sent in self.sent.values() for event in sent]
         expected = oracle.windows(events, sources, map(spec_of, self.queries), decisions=decisions)
         assert_exact(self.queries, expected, self.taken)
         assert_in_order(self.queries, self.taken)
+        assert len({result.identity for result in self.taken}) == len(self.taken)
         for source in sources:
             account = self.root.account(source.name)
             kept, late, rejected = oracle.judge(self.sent[source.name], source, decisions)
@@ -80,29 +88,30 @@ class Life:
             assert account.accepted == account.counted + account.late + account.rejected
 
 
+MAX_OPEN = st.sampled_from((1, 10_000))
 MARKS_IN_TIME: st.SearchStrategy[Window] = st.builds(
-    Punctuation, st.just(START), st.just(END), st.sampled_from(("local", "bounds", "overlap"))
+    Punctuation, st.just(START), st.just(END), st.sampled_from(("local", "bounds", "overlap")), MAX_OPEN
 )
 MARKS_IN_ORDER: st.SearchStrategy[Window] = st.builds(
-    Punctuation, st.just(START), st.sampled_from((END, None)), st.just("order")
+    Punctuation, st.just(START), st.sampled_from((END, None)), st.just("order"), MAX_OPEN
 )
-ACTIONS = st.sampled_from(("nothing",) * 4 + ("idle",) * 3 + ("resume", "retire"))
+ACTIONS = st.sampled_from(("nothing",) * 4 + ("idle",) * 3 + ("resume", "retire", "start", "skip", "skip"))
 
 
 def run(data: st.DataObject, windows: st.SearchStrategy[Window], *, wide: bool = False) -> None:
-    # A source that is expected never comes if it has nothing to say: one is enough.
     queries = data.draw(query_sets(max_size=4, windows=windows, empties=False))
     given_streams = data.draw(streams(max_size=15, wide=wide))
     names = [source.name for source, _ in given_streams]
     pieces = [
         [b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams
     ]
-    life = Life(queries, given_streams, expected=1)
+    # A source that is expected never comes if it has nothing to say: then it takes a start.
+    life = Life(queries, given_streams, expected=data.draw(st.sampled_from((1, 1, 1, 2, 5))))
     for number, take in data.draw(schedules([len(p) for p in pieces])):
         life.push(pieces[number].pop(0))
         action = data.draw(ACTIONS)
         if action != "nothing":
-            life.decide(action, data.draw(st.sampled_from(names)))
+            life.decide(action, data.draw(st.sampled_from(names)), data.draw(st.integers(1, 4)))
         if take:
             life.take()
     life.compare()
@@ -136,6 +145,89 @@ def test_mark_windows_by_order(data: st.DataObject) -> None:
 @given(st.data())
 def test_windows_of_all_kinds_together(data: st.DataObject) -> None:
     run(data, TIME_WINDOWS | SESSIONS | COUNT_WINDOWS | MARKS_IN_TIME | MARKS_IN_ORDER)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("push",) * 4 + ("flush",) * 2 + ("skip", "skip untold")),
+        st.integers(0, 3),
+        st.integers(1, 5),
+    ),
+    max_size=25,
+)
+
+
+class Below:
+    """A root over one node, which is made anew from the root's prefixes when it does not fit."""
+
+    def __init__(self, queries: list[Query], given_streams: list[Stream]) -> None:
+        self.queries, self.streams = queries, given_streams
+        self.root = Root(queries, expected=len(given_streams))
+        for source, _ in given_streams:
+            self.root.admit(source.name, lateness=source.lateness, site=source.site)
+        self.make()
+
+    def make(self) -> None:
+        self.node = Node(self.queries)
+        for source, _ in self.streams:
+            prefix = self.root.sources[source.name].prefix
+            self.node.admit(source.name, lateness=source.lateness, site=source.site, prefix=prefix)
+
+    def push(self, place: int, size: int) -> None:
+        source, events = self.streams[place]
+        position = self.node.sources[source.name].position
+        if position < len(events):
+            self.node.push(batch_of(events[position : position + size]))
+
+    def flush(self) -> None:
+        try:
+            self.root.merge(self.node.flush())
+        except DoesNotFit:
+            self.make()
+
+    def skip(self, place: int, ahead: int, *, told: bool) -> None:
+        name = self.streams[place][0].name
+        seq = self.root.sources[name].position + ahead
+        self.root.skip(name, seq)
+        try:
+            if told:
+                self.node.skip(name, seq)
+        except InvalidSource:
+            self.make()
+
+    def finish(self) -> list[Result]:
+        # Once more if it did not fit: then the node starts where the root stands.
+        for _ in range(2):
+            for place, (_, events) in enumerate(self.streams):
+                self.push(place, len(events))
+            self.flush()
+        self.root.finish()
+        return list(self.root.take())
+
+
+@given(st.data(), streams(max_size=12))
+def test_a_skipped_record_counts_nowhere_however_far_a_node_has_read(
+    data: st.DataObject, given_streams: list[Stream]
+) -> None:
+    queries = data.draw(query_sets(max_size=3, empties=False))
+    below = Below(queries, given_streams)
+    for action, place, size in data.draw(STEPS):
+        place %= len(given_streams)
+        if action == "push":
+            below.push(place, size)
+        elif action == "flush":
+            below.flush()
+        else:
+            below.skip(place, size, told=action == "skip")
+    found = below.finish()
+    decisions = decisions_of(below.root)
+    events = [event for _, own in given_streams for event in own]
+    sources = [source for source, _ in given_streams]
+    assert_exact(queries, oracle.windows(events, sources, map(spec_of, queries), decisions=decisions), found)
+    for source, own in given_streams:
+        account = below.root.account(source.name)
+        kept, late, rejected = oracle.judge(own, source, decisions)
+        assert (account.counted, account.late, account.rejected) == (len(kept), len(late), len(rejected))
 
 
 # The watermark, by hand
@@ -240,8 +332,10 @@ def test_a_source_that_is_admitted_late_starts_at_the_watermark() -> None:
     root.admit("b", lateness=5)
     root.push(batch("b", 1, 49, 50))
     assert (root.account("b").late, root.account("b").counted) == (1, 1)
-    (decision,) = root.decisions
-    assert (decision.source, decision.after, decision.floor) == ("b", 0, 55)
+    assert [(d.kind, d.source, d.after, d.floor) for d in root.decisions] == [
+        ("admit", "a", 0, None),
+        ("admit", "b", 0, 55),
+    ]
 
 
 def test_a_retired_source_is_gone_for_good() -> None:
@@ -261,7 +355,266 @@ def test_idling_twice_decides_once() -> None:
     root.idle("a")
     root.idle("a")
     root.resume("b")
-    assert [(d.source, d.closes) for d in root.decisions] == [("a", True)]
+    assert decided(root) == [("idle", "a", 0, True)]
+
+
+def decided(root: Root) -> list[tuple[str, str, int, bool]]:
+    """What the root has decided beside to admit."""
+    return [(d.kind, d.source, d.after, d.closes) for d in root.decisions if d.kind != "admit"]
+
+
+def test_every_decision_is_logged_with_its_kind() -> None:
+    root = root_of(expected=3, a=0, b=0)
+    root.start()
+    root.push(batch("a", 1, 5, 6))
+    root.idle("a")
+    root.skip("a", 4)
+    root.resume("a")
+    assert decided(root) == [
+        ("start", "", 0, False),
+        ("idle", "a", 2, True),
+        ("skip", "a", 2, False),
+        ("resume", "a", 2, False),
+    ]
+
+
+def test_to_retire_a_source_is_one_decision() -> None:
+    root = root_of(a=0, b=0)
+    root.push(batch("a", 1, 5))
+    root.retire("a")
+    root.retire("a")
+    assert decided(root) == [("retire", "a", 1, True)]
+
+
+def test_to_retire_an_idle_source_closes_nothing_more() -> None:
+    root = root_of(a=0, b=0)
+    root.idle("a")
+    root.retire("a")
+    root.idle("a")
+    assert decided(root) == [("idle", "a", 0, True), ("retire", "a", 0, False)]
+
+
+# Not to wait for sources that do not come
+
+
+def test_a_start_waits_for_no_more_sources_than_there_are() -> None:
+    #  a   5          100
+    #  b      (start)      (100)  99?  100
+    root = root_of(expected=3, a=0)
+    root.push(batch("a", 1, 5, 100))
+    assert (root.watermark, bounds(root)) == (None, [])
+    root.start()
+    assert (root.watermark, bounds(root)) == (100, [(0, 10, 1)])
+    root.admit("b", lateness=5)
+    assert (root.decisions[-1].kind, root.decisions[-1].floor) == ("admit", 105)
+    root.push(batch("b", 1, 99, 100))
+    assert (root.account("b").late, root.watermark) == (1, 100)
+
+
+def test_a_start_before_any_record_lets_the_first_ones_set_the_watermark() -> None:
+    root = root_of(expected=2, a=0)
+    root.start()
+    assert root.watermark is None
+    root.push(batch("a", 1, 7))
+    assert root.watermark == 7
+
+
+def test_windows_by_order_wait_for_the_start() -> None:
+    root = Root([Query("q", Punctuation("S", "E", "order"))], expected=2)
+    root.admit("a", lateness=0)
+    root.push(Batch.from_records("a", 1, ordered((0, 3))))
+    root.push(heartbeat("a", 3, 9))
+    assert bounds(root) == []
+    root.start()
+    assert bounds(root) == [(0, 3, 1)]
+
+
+def test_there_is_nothing_to_start_without_sources_or_twice() -> None:
+    root = root_of(expected=2)
+    root.start()
+    assert root.decisions == []
+    root.admit("a", lateness=0)
+    root.start()
+    root.start()
+    assert decided(root) == [("start", "", 0, False)]
+
+
+def test_there_is_nothing_to_start_once_the_expected_sources_are_there() -> None:
+    root = root_of(expected=2, a=0, b=0)
+    root.start()
+    assert decided(root) == []
+
+
+# Records that are never read
+
+
+def test_a_source_whose_record_lies_too_far_ahead_goes_on_once_it_is_skipped() -> None:
+    #         0   5      20                  10^12
+    #  a      0                              (2: skipped)  8
+    #  b                 20
+    root = Root([Query("q", Tumbling(10))], expected=2, horizon=100)
+    root.admit("a", lateness=0)
+    root.admit("b", lateness=0)
+    root.push(batch("a", 1, 0))
+    root.push(batch("b", 1, 20))
+    assert root.push(batch("a", 2, 10**12, 8)) == 0
+    root.skip("a", 2)
+    assert root.push(batch("a", 2, 10**12, 8)) == 2
+    account = root.account("a")
+    assert (account.accepted, account.counted, account.rejected, root.watermark) == (3, 2, 1, 8)
+    assert [(s.seq, s.ts, s.reason) for s in account.sample] == [(2, 10**12, "skipped")]
+    assert root.sources["a"].skips == frozenset()
+    root.finish()
+    assert bounds(root) == [(0, 10, 2), (20, 30, 1)]
+    (decision,) = [d for d in root.decisions if d.kind == "skip"]
+    assert (decision.source, decision.after, decision.skip) == ("a", 1, 2)
+
+
+def test_the_mark_of_a_skipped_record_does_not_act() -> None:
+    root = Root([Query("q", Punctuation("S", "E"))])
+    root.admit("a", lateness=0)
+    root.skip("a", 2)
+    root.push(
+        Batch.from_records(
+            "a", 1, [(1, None, 1.0, "S"), (3, None, None, "E"), (4, None, 1.0, None), (6, None, None, "E")]
+        )
+    )
+    root.finish()
+    assert bounds(root) == [(1, 6, 2)]
+
+
+def test_skips_are_kept_until_the_source_has_passed_them() -> None:
+    root = root_of(a=0)
+    for seq in (2, 5, 5):
+        root.skip("a", seq)
+    assert len(decided(root)) == 2
+    root.push(batch("a", 1, 1, 2, 3))
+    assert root.sources["a"].prefix.skips == {5}
+    root.push(batch("a", 4, 4, 5))
+    assert (root.sources["a"].prefix.skips, root.account("a").rejected) == (frozenset(), 2)
+
+
+@pytest.mark.parametrize("gone", ["retire", "finish"])
+def test_there_is_nothing_to_skip_behind_the_end(gone: str) -> None:
+    root = root_of(a=0)
+    if gone == "finish":
+        root.finish()
+    else:
+        root.retire("a")
+    with pytest.raises(InvalidSource, match="the record cannot be skipped"):
+        root.skip("a", 1)
+
+
+# Windows that wait
+
+
+def jobs(merge: Merge, max_open: int = 2, expected: int = 2) -> Root:
+    """A root whose sources a and b work on jobs, and b falls silent."""
+    root = Root([Query("jobs", Punctuation("S", "E", merge, max_open))], expected=expected)
+    root.admit("a", lateness=0)
+    root.admit("b", lateness=0)
+    return root
+
+
+def waiting(root: Root) -> list[tuple[int, tuple[str, ...]]]:
+    return [(d.waiting, d.sources) for d in root.degraded]
+
+
+@pytest.mark.parametrize("merge", ["local", "bounds", "order", "overlap"])
+def test_a_query_is_degraded_while_more_windows_wait_than_it_allows(merge: Merge) -> None:
+    #  a  S1.E2  S3.E4  S5.E6                           9
+    #  b                        (silent)    9, S.E x 3  (by order its turn comes as well)
+    root = jobs(merge)
+    root.push(Batch.from_records("a", 1, ordered((1, 2), (3, 4))))
+    assert waiting(root) == []
+    root.push(Batch.from_records("a", 5, ordered((5, 6))))
+    (degraded,) = root.degraded
+    reason = "3 windows wait to be final, for 'b'; idle or retire them, or raise max_open (2)"
+    assert degraded == Degraded("jobs", reason, 3, ("b",))
+    assert bounds(root) == []
+    root.push(Batch.from_records("b", 1, ordered((7, 7), (7, 7), (7, 7))))
+    root.push(heartbeat("a", 7, 9))
+    root.push(heartbeat("b", 7, 9))
+    assert waiting(root) == []
+    assert sum(count for _, _, count in bounds(root)) == 6  # nothing was dropped
+
+
+def test_to_idle_the_source_that_is_waited_for_lets_the_windows_go() -> None:
+    root = jobs("order")
+    root.push(Batch.from_records("a", 1, ordered((1, 2), (3, 4), (5, 6))))
+    root.push(heartbeat("a", 7, 9))
+    root.push(heartbeat("b", 1, 9))
+    assert waiting(root) == [(3, ("b",))]  # for its turn: its time has come
+    root.idle("b")
+    assert (waiting(root), len(bounds(root))) == ([], 3)
+
+
+def test_windows_that_overlap_wait_for_whoever_has_one_open() -> None:
+    root = jobs("overlap")
+    root.push(Batch.from_records("b", 1, [(0, None, 1.0, "S"), (9, None, None, None)]))
+    root.push(Batch.from_records("a", 1, ordered((1, 2), (3, 4))))
+    root.push(heartbeat("a", 5, 9))
+    assert waiting(root) == [(3, ("b",))]
+
+
+def test_open_windows_wait_for_their_own_sources() -> None:
+    root = jobs("local", max_open=1)
+    for name in "ab":
+        root.push(Batch.from_records(name, 1, [(0, None, 1.0, "S"), (9, None, 1.0, None)]))
+    assert waiting(root) == [(2, ("a", "b"))]
+    root.push(Batch.from_records("a", 3, [(10, None, None, "E"), (11, None, None, None)]))
+    root.push(heartbeat("b", 3, 11))
+    assert waiting(root) == []
+
+
+def test_each_key_has_windows_of_its_own() -> None:
+    root = Root([Query("q", Punctuation("S", "E", max_open=2), key_by="key")])
+    root.admit("a", lateness=0)
+    root.push(Batch.from_records("a", 1, [(0, None, None, "S"), *((1, key, 1.0, None) for key in "klkl")]))
+    assert waiting(root) == []
+    root.push(Batch.from_records("a", 6, [(1, "m", 1.0, None)]))
+    assert waiting(root) == [(3, ("a",))]
+
+
+def test_windows_without_events_wait_too_until_they_are_passed() -> None:
+    root = jobs("order")
+    empty = [record for t in (1, 2, 3) for record in ((t, None, None, "S"), (t, None, None, "E"))]
+    root.push(Batch.from_records("a", 1, empty))
+    assert waiting(root) == [(3, ("b",))]
+    root.push(Batch.from_records("b", 1, empty))
+    root.push(heartbeat("a", 7, 9))
+    root.push(heartbeat("b", 7, 9))
+    assert (waiting(root), bounds(root)) == ([], [])
+
+
+def test_at_most_ten_sources_are_named() -> None:
+    root = Root([Query("q", Punctuation("S", "E", max_open=1))])
+    names = [f"s{n:02}" for n in range(13)]
+    for name in names:
+        root.admit(name, lateness=0)
+    root.push(Batch.from_records("s00", 1, ordered((1, 2), (3, 4))))
+    (degraded,) = root.degraded
+    assert degraded.sources == tuple(names[1 : NAMED + 1])
+    assert "'s10' and 2 more; idle or retire them" in degraded.reason
+
+
+def test_windows_may_wait_for_sources_that_have_not_come() -> None:
+    root = jobs("local", max_open=1, expected=4)
+    root.push(Batch.from_records("a", 1, ordered((1, 2), (3, 4))))
+    (degraded,) = root.degraded
+    assert degraded.sources == ()
+    assert "for sources that are expected (2 more); admit them or start without them" in degraded.reason
+
+
+def test_windows_may_wait_for_anybody_to_speak() -> None:
+    root = jobs("local", max_open=1)
+    root.push(Batch.from_records("a", 1, ordered((1, 2), (3, 9))))
+    root.idle("a")
+    root.idle("b")
+    (degraded,) = root.degraded
+    assert "for a source to speak, since all are idle or retired; let one resume" in degraded.reason
+    root.finish()
+    assert root.degraded == ()
 
 
 @pytest.mark.parametrize("window", [Tumbling(10), Tumbling(count=1), Session(3)])
@@ -483,3 +836,46 @@ def test_a_partial_made_before_the_root_resumed_its_source_is_made_again() -> No
     again.push(batch("a", 2, 6, 60))
     root.merge(again.flush())
     assert (root.account("a").late, root.watermark) == (1, 50)
+
+
+def test_a_partial_of_a_node_that_was_told_of_a_skip_fits() -> None:
+    root, node = pair()
+    node.push(batch("a", 1, 1, 2))
+    root.skip("a", 4)
+    node.skip("a", 4)  # what it has gathered is behind the decision, and the record is not in it
+    node.push(batch("a", 3, 3))
+    root.merge(node.flush())
+    assert root.sources["a"].prefix.skips == {4}
+    node.push(batch("a", 4, 10**12, 5))
+    root.merge(node.flush())
+    assert (root.account("a").counted, root.account("a").rejected, root.watermark) == (4, 1, 5)
+    assert root.sources["a"].prefix == node.sources["a"].prefix
+
+
+def test_a_partial_that_was_made_without_the_skip_does_not_fit() -> None:
+    root, node = pair()
+    node.push(batch("a", 1, 1, 10**12))
+    root.skip("a", 2)
+    with pytest.raises(InvalidSource, match="seq: record 2 of 'a' was read already; give a number above 2"):
+        node.skip("a", 2)
+    assert refused(root, node) == ("a",)
+
+
+def test_a_skip_alone_makes_no_partial() -> None:
+    root, node = pair()
+    root.skip("a", 1)
+    node.skip("a", 1)
+    assert not node.flush()
+
+
+def test_an_intermediate_node_passes_on_what_was_skipped() -> None:
+    root, child = pair()
+    _, middle = pair()
+    child.push(batch("a", 1, 1))
+    middle.merge(child.flush())
+    for each in (root, middle, child):
+        each.skip("a", 2)
+    child.push(batch("a", 2, 99, 3))
+    middle.merge(child.flush())
+    root.merge(middle.flush())
+    assert (root.account("a").rejected, root.watermark) == (1, 3)

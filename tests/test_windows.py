@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, is_count, length_and_slide
@@ -37,6 +38,17 @@ def test_a_good_window_has_no_problem_and_a_name(text: str, window: Window) -> N
 def test_length_and_slide(window: Tumbling | Sliding, expected: tuple[int, int], counts: bool) -> None:
     assert length_and_slide(window) == expected
     assert is_count(window) == counts
+
+
+def test_numbers_of_numpy_read_as_any_other() -> None:
+    pairs: list[tuple[Window, Window]] = [
+        (Tumbling(count=np.int64(5)), Tumbling(count=5)),  # type: ignore[arg-type]  # what a user may give
+        (Tumbling(np.int32(5), np.int64(-1)), Tumbling(5, -1)),  # type: ignore[arg-type]  # what a user may give
+        (Session(np.uint8(5)), Session(5)),  # type: ignore[arg-type]  # what a user may give
+    ]
+    for given, meant in pairs:
+        assert list(given.problems()) == []
+        assert repr(given) == repr(meant)
 
 
 def test_windows_are_values() -> None:

@@ -26,7 +26,7 @@ from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query, Where
 from headwater.results import Result, Results
-from headwater.root import Decision, Root
+from headwater.root import Decision, Degraded, Root
 from headwater.tables import aggregate
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window
 
@@ -34,6 +34,7 @@ __all__ = [
     "Batch",
     "Change",
     "Decision",
+    "Degraded",
     "DoesNotFit",
     "FunctionFailed",
     "HeadwaterError",

@@ -39,6 +39,10 @@ class UserDefined:
     `combine` must be associative and leave its arguments as they are. Without `commutative` the events
     are combined in the total order, which only one place can know: such a query is computed centrally
     from forwarded events.
+
+    `invert` makes the function invertible: `invert(combine(a, b), a)` must be b exactly, as it is for whole
+    numbers, fractions and counters (and is not for floats). A sliding window then moves on by what enters
+    and what leaves it instead of being combined anew.
     """
 
     name: str
@@ -46,6 +50,11 @@ class UserDefined:
     combine: Callable[[Any, Any], Any]
     lower: Callable[[Any], Any]
     commutative: bool = True
+    invert: Callable[[Any, Any], Any] | None = None
+
+    @property
+    def invertible(self) -> bool:
+        return self.invert is not None
 
 
 def _sum(states: States) -> Array:
@@ -81,10 +90,11 @@ def _geometric_mean(states: States) -> Array:
 
 def _variance(ddof: int, *, root: bool) -> Callable[[States], Array]:
     def lower(states: States) -> Array:
-        count, _, squares = states["moments"]
+        count, _, deviation = states["moments"]
         free = count - ddof
-        variance: Array = np.divide(squares, free, out=np.full(len(count), np.nan), where=free > 0)
-        return np.asarray(np.sqrt(variance)) if root else variance
+        share = np.divide(count, free, out=np.full(len(count), np.nan), where=free > 0)
+        found: Array = deviation * np.sqrt(share)
+        return found if root else found * found
 
     return lower
 
@@ -181,6 +191,8 @@ def parse(given: str | UserDefined) -> Aggregate | Problem:
             )
         if not (callable(given.lift) and callable(given.combine) and callable(given.lower)):
             return Problem("aggregate", f"{given.name!r} lacks a function", "give lift, combine and lower")
+        if given.invert is not None and not callable(given.invert):
+            return Problem("aggregate", f"invert of {given.name!r} is no function", "give one, or drop it")
         return Aggregate(given.name, (f"custom {given.name}",), _lower_custom(given))
     name = given.replace(" ", "") if isinstance(given, str) else ""
     if name in _PLAIN:
@@ -245,7 +257,9 @@ def build(names: Iterable[str], order: SourceOrder, custom: Mapping[str, UserDef
             built[name] = operators.Last(order)
         elif name.startswith("custom "):
             given = custom[name]
-            built[name] = operators.Custom(given.name, given.lift, given.combine)
+            built[name] = operators.Custom(
+                given.name, given.lift, given.combine, given.invert, commutative=given.commutative
+            )
         else:
             kind, _, size = name.rstrip(")").partition("(")
             built[name] = operators.Ends(int(size), largest=kind == "top")

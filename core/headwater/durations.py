@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from datetime import timedelta
+from typing import Any
 
 Duration = int | str | timedelta
 
@@ -24,15 +26,24 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"-?(?:{_PART.pattern})+")
 
 
+def integer(number: Any) -> int | None:
+    """A whole number of any type, such as numpy's, as an int; None if it is none."""
+    if isinstance(number, bool):
+        return None
+    try:
+        return operator.index(number)
+    except TypeError:
+        return None
+
+
 def microseconds(duration: Duration) -> int:
     """`"10s"`, `"1h30m"`, `timedelta(...)` or a number of microseconds, as microseconds.
 
     Raises ValueError with a sentence that says what would have been understood.
     """
-    if isinstance(duration, bool):
-        raise ValueError(f"{duration!r} is no duration")
-    if isinstance(duration, int):
-        return duration
+    number = integer(duration)
+    if number is not None:
+        return number
     if isinstance(duration, timedelta):
         return (duration.days * 86_400 + duration.seconds) * SECOND + duration.microseconds
     text = duration.strip() if isinstance(duration, str) else ""

@@ -7,14 +7,14 @@ batches, so a root alone is a whole engine in one process. Nothing here does I/O
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Literal
 
 import numpy as np
 
 from headwater.aggregates import Aggregate
-from headwater.durations import Duration, microseconds
+from headwater.durations import Duration, integer, microseconds
 from headwater.errors import (
     DoesNotFit,
     FunctionFailed,
@@ -34,7 +34,7 @@ from headwater.ledger import Account
 from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
 from headwater.partials import Partial, Span
-from headwater.prefix import SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
+from headwater.prefix import NO_SKIPS, SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
 from headwater.queries import Query, Sharing, Where, signature, validate
 from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
 from headwater.windows import NEVER
@@ -53,6 +53,8 @@ class Source:
     position: int = 0
     largest: int = TS_MIN
     marks: dict[str, KeyedMarks] = field(default_factory=dict)
+    # Numbers above the position that are never to be read.
+    skips: frozenset[int] = NO_SKIPS
     account: Account = field(default_factory=Account)
     # What has been read since the last flush.
     since: Prefix = field(default_factory=Prefix)
@@ -64,7 +66,7 @@ class Source:
 
     @property
     def prefix(self) -> Prefix:
-        return Prefix(self.position, self.largest, dict(self.marks))
+        return Prefix(self.position, self.largest, dict(self.marks), self.skips)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,9 @@ class Node:
     def __init__(self, queries: Iterable[Query]) -> None:
         self.order = SourceOrder()
         self.queries: list[Query] = []
+        # By the number of a query: the how-manieth of its id it is, counted in `_times`.
+        self._incarnations: list[int] = []
+        self._times: dict[str, int] = {}
         # Lists of functions by number, and the number of each query's: what is lowered together.
         self._kinds: Names[tuple[str, ...]] = Names()
         self._kind: Ints = np.empty(0, np.int64)
@@ -133,6 +138,8 @@ class Node:
         for query, begin in added:
             active = Active(len(self.queries), query, begin)
             self.queries.append(query)
+            self._times[query.id] = self._times.get(query.id, 0) + 1
+            self._incarnations.append(self._times[query.id])
             kind = self._kinds.code(tuple(function.name for function in query.aggregates))
             self._kind = np.append(self._kind, kind)
             if len(self._aggregates) < len(self._kinds):
@@ -190,6 +197,9 @@ class Node:
                 self._sliced.append(group)
             elif not isinstance(group, MarkedGroup):
                 self._central.append((group, sharing))
+        # The group that finds out by its sums whether values are finite, if it reads them alone.
+        alone = len(self._sliced) == 1 and not self._central and not self._marked
+        self._prover = self._sliced[0] if alone and self._sliced[0].proves else None
         # Copies of an event leave together; sites are looked up only for whoever tells them apart.
         self._copies = any(sharing.deduplicate for _, sharing in self._central)
         self._sites_matter = any(sharing.scope == "local" for _, sharing in self._central)
@@ -245,11 +255,8 @@ class Node:
             for source in self.sources.values():
                 source.marks.pop(group.name, None)
                 # Nothing was sent in between: the change comes behind a flush.
-                source.since = Prefix(
-                    source.since.position,
-                    source.since.largest,
-                    {name: marks for name, marks in source.since.marks.items() if name != group.name},
-                )
+                kept = {name: marks for name, marks in source.since.marks.items() if name != group.name}
+                source.since = replace(source.since, marks=kept)
 
     def _sign(self, change: Change | None) -> None:
         """What distinguishes this set of queries from others, for each version there was."""
@@ -282,7 +289,14 @@ class Node:
             raise InvalidSource("the source cannot be admitted", problems)
         start = prefix or Prefix()
         source = Source(
-            name, self.order.code(name), site, late, start.position, start.largest, dict(start.marks)
+            name,
+            self.order.code(name),
+            site,
+            late,
+            start.position,
+            start.largest,
+            dict(start.marks),
+            start.skips,
         )
         source.since = source.prefix
         self.sources[name] = source
@@ -292,6 +306,29 @@ class Node:
 
     def _admitted(self, source: Source) -> None:
         """The root counts it in."""
+
+    def skip(self, name: str, seq: int) -> None:
+        """Never read a record that waits because its ts is too far ahead: the root has decided so.
+
+        It is told before the record is read. What was sent without the decision no longer fits at the
+        root; a node that has read the record already starts again from the root's prefix.
+        """
+        source = self._known(name)
+        number = integer(seq)
+        if number is None or number < 1:
+            problem = Problem("seq", f"is {seq!r}", "give the number of a record, from 1 on")
+        elif number <= source.position:
+            problem = Problem(
+                "seq",
+                f"record {number} of {name!r} was read already",
+                f"give a number above {source.position}",
+            )
+        else:
+            source.skips |= {number}
+            # The decision holds from where the receiver stands, and changes nothing of what was read since.
+            source.since = replace(source.since, skips=source.since.skips | {number})
+            return
+        raise InvalidSource("the record cannot be skipped", [problem])
 
     def _known(self, name: str) -> Source:
         source = self.sources.get(name)
@@ -324,12 +361,26 @@ class Node:
             raise
 
     def _push(self, source: Source, batch: Batch) -> int:
-        found = clean(batch, source.code, source.largest, source.lateness, self._limit)
+        if source.skips:
+            return self._push_judged(source, batch)
+        prover = self._prover
+        found = clean(
+            batch,
+            source.code,
+            source.largest,
+            source.lateness,
+            self._limit,
+            proven_later=prover is not None,
+        )
         if found is None or self._marked:
             return self._push_judged(source, batch)
         rows, low, high = found
-        for sliced in self._sliced:
-            sliced.read(rows, low, high, batch.keys, source.site)
+        if rows.total is None and prover is not None:
+            if not prover.read_proving(rows, low, high):
+                return self._push_judged(source, batch)
+        else:
+            for sliced in self._sliced:
+                sliced.read(rows, low, high, batch.keys, source.site)
         if self._central:
             self._ordered.add(self._with_keys(rows, batch.keys))
         if high > self.largest:
@@ -342,7 +393,7 @@ class Node:
 
     def _push_judged(self, source: Source, batch: Batch) -> int:
         """Read a batch record by record: some are late, rejected, marks, heartbeats or too far ahead."""
-        judged = judge(batch, source.code, source.largest, source.lateness, self._limit)
+        judged = judge(batch, source.code, source.largest, source.lateness, self._limit, source.skips)
         rows = judged.rows
         if len(rows.value):
             for sliced in self._sliced:
@@ -357,6 +408,8 @@ class Node:
             states = source.marks.get(marked.name, {})
             source.marks[marked.name] = marked.read(rows, judged.marks, states, batch.keys, source.code)
         source.position += judged.read
+        if source.skips:
+            source.skips = frozenset(seq for seq in source.skips if seq > source.position)
         if judged.largest > source.largest:
             source.largest = judged.largest
         if judged.late or judged.rejected:
@@ -433,7 +486,7 @@ class Node:
         for name, span in partial.vector.items():
             mine = self.sources[name]
             mine.position, mine.largest = span.high.position, span.high.largest
-            mine.marks = dict(span.high.marks)
+            mine.marks, mine.skips = dict(span.high.marks), span.high.skips
             mine.late += span.late
             mine.rejected += span.rejected
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]

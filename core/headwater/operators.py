@@ -36,6 +36,8 @@ class Operator:
     name: str
     dtypes: tuple[Any, ...]
     identity: tuple[Any, ...]
+    # Whether the order in which rows are lifted and combined does not matter.
+    commutative = True
 
     @property
     def executed(self) -> tuple[str, ...]:
@@ -220,7 +222,8 @@ class SumCount(Ufunc):
         return (column,)
 
     def whole(self, rows: Rows) -> State:
-        total = np.add.reduce(rows.value) if rows.total is None else rows.total
+        # This way to a sum says nothing when infinities meet.
+        total = np.einsum("i->", rows.value) if rows.total is None else rows.total
         return (complex(total, len(rows.value)),)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
@@ -296,7 +299,10 @@ class Max(_Extreme):
 
 
 class Moments(Operator):
-    """Count, mean and sum of squared deviations, merged without cancellation (Chan et al.)."""
+    """Count, mean and standard deviation, merged without cancellation (Chan et al.).
+
+    The deviation, not its square: wherever the values are within what a float holds, so is it.
+    """
 
     name = "moments"
     dtypes = (np.float64, np.float64, np.float64)
@@ -307,19 +313,25 @@ class Moments(Operator):
         return np.ones(size), rows.value.copy(), np.zeros(size)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
-        count = lengths(starts, len(rows)).astype(np.float64)
+        sizes = lengths(starts, len(rows))
+        count = sizes.astype(np.float64)
         mean = np.add.reduceat(rows.value, starts) / count
-        deviation = rows.value - np.repeat(mean, count.astype(np.int64))
-        # The second sum is zero but for rounding; taking it off again is what makes this stable.
-        rest = np.add.reduceat(deviation, starts)
-        square = np.add.reduceat(deviation * deviation, starts) - rest * rest / count
-        return count, mean + rest / count, np.maximum(square, 0.0)
+        away = rows.value - np.repeat(mean, sizes)
+        # In units of the largest one in each run: their squares neither overflow nor vanish.
+        unit = np.maximum.reduceat(np.abs(away), starts)
+        away = np.divide(away, np.repeat(unit, sizes), out=away, where=np.repeat(unit > 0, sizes))
+        # The sum is zero but for rounding; taking it off again is what makes this stable.
+        rest = np.add.reduceat(away, starts) / count
+        square = np.add.reduceat(away * away, starts) / count - rest * rest
+        return count, mean + rest * unit, unit * np.sqrt(np.maximum(square, 0.0))
 
     def combine(self, left: Columns, right: Columns) -> Columns:
         count = left[0] + right[0]
         share = np.divide(right[0], count, out=np.zeros_like(count), where=count > 0)
-        delta = right[1] - left[1]
-        return count, left[1] + delta * share, left[2] + right[2] + delta * delta * left[0] * share
+        other = np.divide(left[0], count, out=np.zeros_like(count), where=count > 0)
+        away = right[1] - left[1]
+        inside = np.hypot(left[2] * np.sqrt(other), right[2] * np.sqrt(share))
+        return count, left[1] + away * share, np.hypot(inside, away * np.sqrt(share * other))
 
 
 class Product(Operator):
@@ -480,6 +492,18 @@ class Ends(Operator):
         return [tuple((self._sign * row[np.isfinite(row)] + 0.0).tolist()) for row in column]
 
 
+def _reported(name: str, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function whose failure says whose it is."""
+
+    def reported(*given: Any) -> Any:
+        try:
+            return function(*given)
+        except Exception as error:
+            raise FunctionFailed(name, step) from error
+
+    return reported
+
+
 class _Nothing:
     """The state of no event; None may be a user's own."""
 
@@ -501,29 +525,28 @@ class Custom(Operator):
         name: str,
         lift: Callable[[float], Any],
         combine: Callable[[Any, Any], Any],
+        invert: Callable[[Any, Any], Any] | None = None,
+        *,
+        commutative: bool = True,
     ) -> None:
         self.name = f"custom {name}"
+        self.commutative = commutative
+        self.invertible = invert is not None
+        self._lift = _reported(name, "lift", lift)
+        self._combine = _reported(name, "combine", combine)
+        self._invert = None if invert is None else _reported(name, "invert", invert)
+        self._joined = np.frompyfunc(self.joined, 2, 1)
 
-        def lifted(value: float) -> Any:
-            try:
-                return lift(value)
-            except Exception as error:
-                raise FunctionFailed(name, "lift") from error
+    def joined(self, left: Any, right: Any) -> Any:
+        """Two states as one. A user's combine never sees the state of nothing."""
+        if left is NOTHING or right is NOTHING:
+            return right if left is NOTHING else left
+        return self._combine(left, right)
 
-        def combined(left: Any, right: Any) -> Any:
-            try:
-                return combine(left, right)
-            except Exception as error:
-                raise FunctionFailed(name, "combine") from error
-
-        def joined(left: Any, right: Any) -> Any:
-            # A user's combine never sees the state of nothing.
-            if left is NOTHING or right is NOTHING:
-                return right if left is NOTHING else left
-            return combined(left, right)
-
-        self._lift, self._combine = lifted, combined
-        self._joined = np.frompyfunc(joined, 2, 1)
+    def undone(self, total: Any, part: Any) -> Any:
+        """A state without the part that it begins with."""
+        assert self._invert is not None
+        return total if part is NOTHING else self._invert(total, part)
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         column = np.empty(len(starts), object)

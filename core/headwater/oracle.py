@@ -44,7 +44,8 @@ class Decision:
 
     First M is raised to `floor`. `closes` (idle, retire) then closes the open mark windows at M and takes
     the source out of the order. `ordinals` (admit, resume) raises the ordinal of each query that it names
-    and takes the source into that query's order (again); `key_ordinals` holds those of keys apart.
+    and takes the source into that query's order (again); `key_ordinals` holds those of keys apart. The
+    event with the number `skip` is never read.
     """
 
     source: str
@@ -53,6 +54,7 @@ class Decision:
     closes: bool = False
     ordinals: Mapping[str, int] = field(default_factory=dict)
     key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    skip: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,10 +166,12 @@ def judge(
     late: list[Event] = []
     rejected: list[Event] = []
     largest = _NEVER
-    for step in _history(events, (decision for decision in decisions if decision.source == source.name)):
+    own = [decision for decision in decisions if decision.source == source.name]
+    skipped = {decision.skip for decision in own}
+    for step in _history(events, own):
         if isinstance(step, Decision):
             largest = max(largest, _NEVER if step.floor is None else step.floor)
-        elif abs(step.ts) > TS_LIMIT or not math.isfinite(step.value or 0.0):
+        elif step.seq in skipped or abs(step.ts) > TS_LIMIT or not math.isfinite(step.value or 0.0):
             rejected.append(step)
         elif step.ts < largest - source.lateness:
             late.append(step)
@@ -372,10 +376,20 @@ def _sum(values: Iterable[float]) -> float:
     return _rounded(sum(map(Fraction, values), Fraction()))
 
 
-def _variance(values: list[float], argument: str) -> float:
+def _variance(values: list[float], argument: str) -> Fraction | None:
     exact, free = [Fraction(value) for value in values], len(values) - (argument == "ddof=1")
     mean = sum(exact, Fraction()) / len(exact)
-    return _rounded(sum((value - mean) ** 2 for value in exact) / Fraction(free)) if free else math.nan
+    return sum((value - mean) ** 2 for value in exact) / Fraction(free) if free else None
+
+
+def _root(exact: Fraction) -> float:
+    """The square root, also where the square is beyond a float."""
+    shift = 520 if exact > 1 << 1000 else -520 if exact < Fraction(1, 1 << 1000) else 0
+    return math.sqrt(_rounded(exact / Fraction(4) ** shift)) * 2.0**shift
+
+
+def _or_nan(rounded: Callable[[Fraction], float], exact: Fraction | None) -> float:
+    return math.nan if exact is None else rounded(exact)
 
 
 def _geometric_mean(values: list[float]) -> float:
@@ -403,8 +417,8 @@ _AGGREGATES: dict[str, Callable[[list[float], str], Any]] = {
     "avg": lambda values, _: _rounded(sum(map(Fraction, values), Fraction()) / len(values)),
     "product": lambda values, _: _rounded(math.prod(map(Fraction, values), start=Fraction(1))),
     "geomean": lambda values, _: _geometric_mean(values),
-    "variance": _variance,
-    "stddev": lambda values, argument: math.sqrt(_variance(values, argument)),
+    "variance": lambda values, argument: _or_nan(_rounded, _variance(values, argument)),
+    "stddev": lambda values, argument: _or_nan(_root, _variance(values, argument)),
     "min": lambda values, _: min(values),
     "max": lambda values, _: max(values),
     "range": lambda values, _: max(values) - min(values),

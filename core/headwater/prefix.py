@@ -19,6 +19,7 @@ from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows
 from headwater.windows import TS_LIMIT
 
 SAMPLE_LIMIT = 16
+NO_SKIPS: frozenset[int] = frozenset()
 _ONES = np.ones(4_096)
 
 
@@ -40,11 +41,15 @@ KeyedMarks = Mapping[str | None, MarkState]
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The prefix `(0, position]` of a source and what it amounts to (the protocol's A and P)."""
+    """The prefix `(0, position]` of a source and what it amounts to (the protocol's A and P).
+
+    `skips` are the numbers above the position that are never to be read.
+    """
 
     position: int = 0
     largest: int = TS_MIN
     marks: Mapping[str, KeyedMarks] = field(default_factory=dict)
+    skips: frozenset[int] = NO_SKIPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +86,15 @@ class Judged:
     marks: tuple[Mark, ...]
 
 
-def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> tuple[Rows, int, int] | None:
+def clean(
+    batch: Batch, source: int, largest: int, lateness: int, limit: int, *, proven_later: bool = False
+) -> tuple[Rows, int, int] | None:
     """All rows of a batch and their lowest and highest time, if it takes no look at each to see that all
-    of them count; None says nothing. The usual batch is clean."""
+    of them count; None says nothing. The usual batch is clean.
+
+    `proven_later`: rows of a long batch in order may come without a total; whoever sums them up next
+    looks whether their values are finite.
+    """
     ts, value = batch.ts, batch.value
     size = len(ts)
     if not size or batch.mark is not None or batch.bare is not None:
@@ -99,7 +110,12 @@ def clean(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
         return None
     # A finite sum proves that every value is finite, and the sum is needed anyway. These two ways to it
     # say nothing when infinities meet; the first starts faster, but takes all cores for long arrays.
-    total = vdot(value, _ONES[:size]) if size <= len(_ONES) else einsum("i->", value)
+    if size <= len(_ONES):
+        total = vdot(value, _ONES[:size])
+    elif proven_later and not disorder:
+        return Rows(ts, value, batch.first, source, True, None, batch.key), low, high
+    else:
+        total = einsum("i->", value)
     if not isfinite(total):
         return None
     return Rows(ts, value, batch.first, source, not disorder, float(total), batch.key), low, high
@@ -118,13 +134,20 @@ def _none_late(ts: Ints, bound: int, lateness: int) -> bool:
     return bool((ts[doubtful] >= before - lateness).all())
 
 
-def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) -> Judged:
-    """Judge each record behind a prefix whose largest ts is `largest`; read nothing beyond `limit`."""
+def judge(
+    batch: Batch, source: int, largest: int, lateness: int, limit: int, skips: frozenset[int] = NO_SKIPS
+) -> Judged:
+    """Judge each record behind a prefix whose largest ts is `largest`; read nothing beyond `limit`.
+
+    Records whose numbers are in `skips` are passed over, wherever their times lie.
+    """
     ts, value = batch.ts, batch.value
     bare = batch.bare if batch.bare is not None else np.zeros(len(ts), bool)
     strange = ~np.isfinite(value) & ~bare
     outside = (ts > TS_LIMIT) | (ts < -TS_LIMIT)
     rejected = strange | outside
+    skipped = [seq - batch.first for seq in skips if 0 <= seq - batch.first < len(ts)]
+    rejected[skipped] = True
     # Not yet read: a time too far ahead must neither count nor move the watermark (rule 15).
     ahead = np.flatnonzero((ts > limit) & ~rejected)
     read = int(ahead[0]) if len(ahead) else len(ts)
@@ -153,6 +176,8 @@ def judge(batch: Batch, source: int, largest: int, lateness: int, limit: int) ->
     sample = []
     for place in np.flatnonzero(~kept)[:SAMPLE_LIMIT].tolist():
         reason = "late" if late[place] else "ts out of range" if outside[place] else "value not finite"
+        if place in skipped:
+            reason = "skipped"
         sample.append(Refused(batch.first + place, int(ts[place]), reason))
     return Judged(
         rows,

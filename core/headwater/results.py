@@ -22,7 +22,9 @@ class Result:
     """One window of one query.
 
     `key` is None without key; `site` is empty for a global query, and the source's name for a punctuation
-    window that is merged with no other; `ordinal` is the number of a punctuation window.
+    window that is merged with no other. `ordinal` is the number of a punctuation window whose merge goes
+    by it (local, order); one that was merged by equal bounds is known by both of them (`by_bounds`).
+    `incarnation` is the how-manieth query of this id it is of: a query may be removed and added again.
     """
 
     query: str
@@ -33,6 +35,17 @@ class Result:
     count: int
     values: dict[str, Any]
     ordinal: int | None = None
+    incarnation: int = 1
+    by_bounds: bool = False
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What no other result has: query, incarnation, site, key, and the ordinal or the start."""
+        place: Any = self.start if self.ordinal is None else self.ordinal
+        if self.by_bounds:
+            # Windows of two sources may begin together and end apart.
+            place = (self.start, self.end)
+        return self.query, self.incarnation, self.site, self.key, place
 
 
 @dataclass(slots=True)
@@ -40,6 +53,7 @@ class Block:
     """Windows of queries with the same aggregates: one row a window, functions lowered column-wise."""
 
     queries: Sequence[Query]
+    incarnations: Sequence[int]
     query: Array
     names: Sequence[tuple[str, str | None]]
     code: Ints
@@ -48,6 +62,7 @@ class Block:
     count: Ints
     values: dict[str, Array]
     ordinal: Ints | None = None
+    by_bounds: bool = False
 
     def __len__(self) -> int:
         return len(self.query)
@@ -75,7 +90,9 @@ class Block:
         return ranks
 
     def filled(self, name: str) -> Array:
-        """A function's column, with what it is of no event."""
+        """A function's column, with what it is of no event; without values if it was not asked for."""
+        if name not in self.values:
+            return np.full(len(self), None, object)
         column = self.values[name]
         empty = self.count == 0
         if empty.any():
@@ -101,7 +118,21 @@ class Block:
                 values = {name: OF_NOTHING.get(name) for name in columns}
             ordinal = None if self.ordinal is None else int(self.ordinal[row])
             order = (end, query, site.encode(), (key or "").encode(), start, ordinal or 0)
-            yield order, Result(self.queries[query].id, site, key, start, end, count, values, ordinal)
+            yield (
+                order,
+                Result(
+                    self.queries[query].id,
+                    site,
+                    key,
+                    start,
+                    end,
+                    count,
+                    values,
+                    ordinal,
+                    self.incarnations[query],
+                    self.by_bounds,
+                ),
+            )
 
 
 class Results:
@@ -119,7 +150,10 @@ class Results:
         yield from (result for _, result in rows)
 
     def columns(self, query: str) -> dict[str, Array]:
-        """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take."""
+        """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take.
+
+        Where windows of a query that was added again are among them, `incarnation` tells them apart.
+        """
         parts = [part for block in self.blocks if len(part := block.of(query))]
         named = {
             _place(name): name
@@ -139,7 +173,11 @@ class Results:
             "start": start,
             "end": end,
         }
-        for name in parts[0].values if parts else ():
+        incarnation = _stacked([np.take(part.incarnations, part.query) for part in parts])
+        if (incarnation > 1).any():
+            table["incarnation"] = incarnation
+        # In the order of the first one: an incarnation may ask for other functions than the one before.
+        for name in dict.fromkeys(name for part in parts for name in part.values):
             table[name] = np.concatenate([part.filled(name) for part in parts])
         table["count"] = count
         return {name: column[order] for name, column in table.items()}
@@ -166,6 +204,7 @@ def _objects(listed: Sequence[object]) -> Array:
 
 def lowered(
     queries: Sequence[Query],
+    incarnations: Sequence[int],
     operators: Sequence[Operator],
     functions: Sequence[Aggregate],
     query: Array,
@@ -182,14 +221,18 @@ def lowered(
     count = by_name["count"][0]
     held = count > 0
     if held.all():
-        values = {function.name: function.lower(by_name) for function in functions}
+        values = _values(functions, by_name)
     else:
         # Functions need not know about windows without events.
         some = {name: tuple(column[held] for column in columns) for name, columns in by_name.items()}
         values = {}
-        for function in functions:
-            found = function.lower(some)
-            column = np.zeros(len(count), found.dtype)
-            column[held] = found
-            values[function.name] = column
-    return Block(queries, query, names, code, start, end, count, values)
+        for name, found in _values(functions, some).items():
+            values[name] = np.zeros(len(count), found.dtype)
+            values[name][held] = found
+    return Block(queries, incarnations, query, names, code, start, end, count, values)
+
+
+def _values(functions: Sequence[Aggregate], states: Mapping[str, Columns]) -> dict[str, Array]:
+    # What is beyond a float is infinite; that is the answer, not a mishap.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return {function.name: function.lower(states) for function in functions}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
-from headwater.durations import Duration, microseconds
+from headwater.durations import Duration, integer, microseconds
 from headwater.errors import (
     FunctionFailed,
     Invalid,
@@ -38,6 +39,10 @@ from headwater.windows import is_count
 PORTION = 16_384
 # They wait for longer, up to this many, where they can complete no window.
 HELD_BACK = 262_144
+# As many sources a query that is degraded names.
+NAMED = 10
+
+Kind = Literal["admit", "idle", "resume", "retire", "start", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +51,30 @@ class Decision:
 
     `floor` raises its largest ts, `closes` ends its open mark windows and takes it out of their order,
     `ordinals` (by query) raise its next ordinals, `key_ordinals` (by query and key) those of keys that
-    have some of their own.
+    have some of their own; the record `skip` is never read. A start is about no source: its name is empty.
     """
 
+    kind: Kind
     source: str
     after: int
     floor: int | None = None
     closes: bool = False
     ordinals: Mapping[str, int] = field(default_factory=dict)
     key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    skip: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """A punctuation query of which more windows wait than its `max_open`, and for which sources.
+
+    Those that most windows wait for come first, ten at most; `reason` says it in a sentence.
+    """
+
+    query: str
+    reason: str
+    waiting: int
+    sources: tuple[str, ...]
 
 
 class Root(Node):
@@ -89,14 +109,23 @@ class Root(Node):
             floor = self.watermark + source.lateness
             source.largest = max(source.largest, floor)
             self._raise_ordinals(source)
-            self._decide(source, floor=floor, ordinals=True)
+            self._decide("admit", source, floor=floor, ordinals=True)
+        else:
+            self._decide("admit", source)
         self._lowest = TS_MAX
         self._alone = len(self._by_code) == 1
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
 
     def _decide(
-        self, source: Source, *, floor: int | None = None, closes: bool = False, ordinals: bool = False
+        self,
+        kind: Kind,
+        source: Source,
+        *,
+        floor: int | None = None,
+        closes: bool = False,
+        ordinals: bool = False,
+        skip: int | None = None,
     ) -> None:
         raised: dict[str, int] = {}
         by_key: dict[tuple[str, str], int] = {}
@@ -106,7 +135,9 @@ class Root(Node):
                     raised[group.member.query.id] = state.ordinal
                 else:
                     by_key[group.member.query.id, key] = state.ordinal
-        self.decisions.append(Decision(source.name, source.position, floor, closes, raised, by_key))
+        self.decisions.append(
+            Decision(kind, source.name, source.position, floor, closes, raised, by_key, skip)
+        )
 
     def _roster(self) -> Iterator[Source]:
         return (source for source in self.sources.values() if not (source.idle or source.retired))
@@ -134,17 +165,36 @@ class Root(Node):
                     states[key] = MarkState(undecided, state.opened, state.since)
             source.marks[group.name] = states
 
+    def start(self) -> None:
+        """Wait for no more sources than there are: the watermark is theirs from now on.
+
+        Whoever owns a clock calls it when the topology's startTimeout has passed (protocol, rule 13).
+        Before the first source there is nothing to start with, and where nothing is waited for any more
+        there is nothing to decide: then it does nothing.
+        """
+        if not self.sources or self._started:
+            return
+        self._expected = len(self.sources)
+        self.decisions.append(Decision("start", "", 0))
+        self._advance()
+
+    @property
+    def _started(self) -> bool:
+        return self._finished or len(self.sources) >= self._expected
+
     def idle(self, name: str) -> None:
         """Give a source up for now: the watermark and the order of marks no longer wait for it."""
         source = self._known(name)
-        if source.idle or source.retired:
-            return
+        if not (source.idle or source.retired):
+            self._give_up(source, "idle")
+
+    def _give_up(self, source: Source, kind: Kind) -> None:
         for group in self._marked:
             at = min(source.largest, FOREVER)
             ended, source.marks[group.name] = close_all(source.marks.get(group.name, {}), at)
             group.end(source.code, ended)
         source.idle = True
-        self._decide(source, closes=True)
+        self._decide(kind, source, closes=True)
         before = self.watermark
         self._advance()
         if self.watermark is not None and self.watermark == before:
@@ -163,12 +213,30 @@ class Root(Node):
             floor = self.watermark + source.lateness
             source.largest = max(source.largest, floor)
         self._raise_ordinals(source)
-        self._decide(source, floor=floor, ordinals=True)
+        self._decide("resume", source, floor=floor, ordinals=True)
 
     def retire(self, name: str) -> None:
         """Give a source up for good."""
-        self.idle(name)
-        self._known(name).retired = True
+        source = self._known(name)
+        if source.retired:
+            return
+        source.retired = True
+        if source.idle:
+            self._decide("retire", source)
+        else:
+            self._give_up(source, "retire")
+
+    def skip(self, name: str, seq: int) -> None:
+        """Decide that a record is never read: it counts as rejected, and its source waits no longer.
+
+        Every node below that reads the source is told so too (`Node.skip`).
+        """
+        source = self._known(name)
+        self._refuse_late_comers(source, "the record cannot be skipped")
+        before = source.skips
+        super().skip(name, seq)
+        for number in source.skips - before:
+            self._decide("skip", source, skip=number)
 
     # Events
 
@@ -213,19 +281,21 @@ class Root(Node):
         """A root gives results, not partials: what it holds is nobody else's."""
         raise NoPartials
 
-    def _refuse_late_comers(self, source: Source) -> None:
+    def _refuse_late_comers(self, source: Source, what: str = "the batch cannot be taken") -> None:
         if source.retired or self._finished:
             why = "is retired" if source.retired else "comes after the end"
-            raise InvalidSource(
-                "the batch cannot be taken",
-                [Problem("source", f"{source.name!r} {why}", "admit it under a new name")],
-            )
+            problem = Problem("source", f"{source.name!r} {why}", "admit it under a new name")
+            raise InvalidSource(what, [problem])
 
     def _refuse_far_ahead(self, partial: Partial) -> None:
         if self._horizon is not None and self.watermark is not None:
             limit = self.watermark + self._horizon
-            if partial.largest > limit:
-                raise TooFarAhead(partial.largest, limit)
+            # A heartbeat shows in its source's prefix alone; what the root itself has raised stays allowed.
+            spans = partial.vector.values()
+            moved = (s.high.largest for s in spans if s.high.largest > s.low.largest)
+            furthest = max(partial.largest, max(moved, default=TS_MIN))
+            if furthest > limit:
+                raise TooFarAhead(furthest, limit)
 
     # Watermark
 
@@ -271,16 +341,24 @@ class Root(Node):
 
     def _central_can_wait(self) -> bool:
         """Whether what waits to be put in order cannot complete a window, and is little enough to wait."""
-        waiting = len(self._ordered)
-        return (
-            waiting < HELD_BACK
-            and not self._ending
-            and all(isinstance(group, CountedGroup) and group.patient(waiting) for group, _ in self._central)
-        )
+        if self.watermark is None:
+            return True
+        if self._ending or self._ordered.added >= HELD_BACK:
+            return False
+        # All that is held is the quick bound; what the watermark has passed, the close one.
+        return self._all_patient(len(self._ordered)) or self._all_patient(self._ordered.ready(self.watermark))
+
+    def _all_patient(self, waiting: int) -> bool:
+        return all(isinstance(group, CountedGroup) and group.patient(waiting) for group, _ in self._central)
 
     def _close_central(self, watermark: int) -> None:
         """Hand on in their order the events that are below the watermark, and close what they complete."""
-        for rows in self._ordered.release(watermark, together=self._copies):
+        anyhow = min(
+            group.indifferent if isinstance(group, CountedGroup) else 0 for group, _ in self._central
+        )
+        for rows in self._ordered.release(
+            watermark, together=self._copies, anyhow=0 if self._copies else anyhow
+        ):
             self._read_central(rows)
         for group, _ in self._central:
             if isinstance(group, SlicedGroup):
@@ -288,15 +366,57 @@ class Root(Node):
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
-            roster = [Member(s.code, s.site, s.marks.get(group.name, {})) for s in self._roster()]
-            marks: dict[int, KeyedMarks] = {s.code: s.marks.get(group.name, {}) for s in self._by_code}
             group.close(
                 watermark,
-                roster,
-                marks,
+                self._members(group),
+                self._marks_of(group),
                 lambda code: self.order.names[code],
                 lambda code: self._by_code[code].site,
             )
+
+    def _members(self, group: MarkedGroup) -> list[Member]:
+        return [Member(s.code, s.site, s.marks.get(group.name, {})) for s in self._roster()]
+
+    def _marks_of(self, group: MarkedGroup) -> dict[int, KeyedMarks]:
+        return {s.code: s.marks.get(group.name, {}) for s in self._by_code}
+
+    @property
+    def degraded(self) -> tuple[Degraded, ...]:
+        """The punctuation queries of which more windows wait to be final than `max_open`.
+
+        Counted when asked for: windows of each source and key, open ones with events among them. Nothing
+        is dropped; it is for whoever runs the root to see to it.
+        """
+        if self._finished:
+            return ()
+        found = (self._crowd(group) for group in self._marked if group.crowded)
+        return tuple(each for each in found if each is not None)
+
+    def _crowd(self, group: MarkedGroup) -> Degraded | None:
+        roster = self._members(group)
+        unfinished = group.unfinished(
+            self.watermark, roster, self._marks_of(group), lambda code: self._by_code[code].site
+        )
+        waiting, limit = len(unfinished), group.window.max_open
+        if waiting <= limit:
+            return None
+        lows = {source.code: source.largest - source.lateness for source in self._roster()}
+        held_back = group.held_back(unfinished, roster, lows) if self._started else {}
+        # Every window waits a while for everybody: named are those who alone let too many wait, if any do.
+        alone = {code: number for code, number in held_back.items() if number > limit}
+        held_back = alone or held_back
+        names = {code: self.order.names[code] for code in held_back}
+        sources = tuple(names[code] for code in sorted(names, key=lambda c: (-held_back[c], names[c])))
+        if not self._started:
+            missing = self._expected - len(self.sources)
+            what, remedy = f"sources that are expected ({missing} more)", "admit them or start without them"
+        elif sources:
+            more = f" and {len(sources) - NAMED} more" if len(sources) > NAMED else ""
+            what, remedy = ", ".join(map(repr, sources[:NAMED])) + more, "idle or retire them"
+        else:
+            what, remedy = "a source to speak, since all are idle or retired", "let one resume"
+        reason = f"{waiting} windows wait to be final, for {what}; {remedy}, or raise max_open ({limit})"
+        return Degraded(group.member.query.id, reason, waiting, sources[:NAMED])
 
     def _read_central(self, rows: Rows) -> None:
         sites: Array | None = None
@@ -404,8 +524,11 @@ class Root(Node):
                         for site, code in zip(sites, closed.code.tolist(), strict=True)
                     ]
                     closed.code = np.arange(len(names))
+                    merge = group.window.merge
                     for block in self._lowered(group, closed, names):
-                        block.ordinal = np.array(ordinals, np.int64)
+                        if merge in ("local", "order"):
+                            block.ordinal = np.array(ordinals, np.int64)
+                        block.by_bounds = merge == "bounds"
                         self._blocks.append(block)
             elif chunks := group.take():
                 self._blocks += self._lowered(
@@ -430,6 +553,7 @@ class Root(Node):
             try:
                 yield lowered(
                     self.queries,
+                    self._incarnations,
                     group.operators,
                     self._aggregates[kind],
                     part.query,
@@ -446,7 +570,7 @@ class Root(Node):
 def _horizon(horizon: Duration | None, expected: int) -> int | None:
     """The horizon in microseconds, once both settings make sense."""
     problems = []
-    if not isinstance(expected, int) or isinstance(expected, bool) or expected < 1:
+    if (integer(expected) or 0) < 1:
         problems.append(Problem("expected", f"is {expected!r}", "give the number of sources, at least 1"))
     found = None
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.durations import Duration, human, microseconds
+from headwater.durations import Duration, human, integer, microseconds
 from headwater.errors import Problem
 
 # Event times stay within +-2^62 us (some 146,000 years), so that adding a length cannot overflow.
@@ -42,20 +42,33 @@ def _time(field: str, value: Duration | None, *, at_least: int) -> Iterator[Prob
 
 def _count(field: str, value: object) -> Iterator[Problem]:
     """The problem with a number of events, if there is one."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    number = integer(value)
+    if number is None:
         yield Problem(field, f"is {value!r}", "give a whole number of events")
-    elif value < 1:
-        yield Problem(field, f"is {value}", "give at least 1 event")
-    elif value >= LENGTH_LIMIT:
-        yield Problem(field, f"is {value}", f"stay below {LENGTH_LIMIT}")
+    elif number < 1:
+        yield Problem(field, f"is {number}", "give at least 1 event")
+    elif number >= LENGTH_LIMIT:
+        yield Problem(field, f"is {number}", f"stay below {LENGTH_LIMIT}")
 
 
-def _offset(value: Duration) -> Iterator[Problem]:
+def _offset(value: Duration, count: int | None) -> Iterator[Problem]:
+    if count is not None:
+        if integer(value) != 0:
+            yield Problem("window.offset", "a count window has no offset", "drop offset")
+        return
     try:
         if abs(microseconds(value)) >= LENGTH_LIMIT:
             yield Problem("window.offset", f"is {value!r}", f"stay below {human(LENGTH_LIMIT)}")
     except ValueError as error:
         yield Problem("window.offset", str(error), "give a duration such as 10s")
+
+
+def _settle(window: Window, *fields: str) -> None:
+    """Turn numbers of other types, such as numpy's, into ints: equal windows must read the same."""
+    for field in fields:
+        number = integer(getattr(window, field))
+        if number is not None:
+            object.__setattr__(window, field, number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,9 @@ class Tumbling:
     offset: Duration = 0
     count: int | None = None
 
+    def __post_init__(self) -> None:
+        _settle(self, "length", "offset", "count")
+
     def problems(self) -> Iterator[Problem]:
         if self.count is None:
             yield from _time("window.length", self.length, at_least=1)
@@ -73,7 +89,7 @@ class Tumbling:
             yield from _count("window.count", self.count)
             if self.length is not None:
                 yield Problem("window.length", "stands beside count", "give one of the two")
-        yield from _offset(self.offset)
+        yield from _offset(self.offset, self.count)
 
     def __str__(self) -> str:
         size = f"{self.count} events" if self.count is not None else human(microseconds(self.length or 0))
@@ -89,6 +105,9 @@ class Sliding:
     offset: Duration = 0
     count: int | None = None
     every: int | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "length", "slide", "offset", "count", "every")
 
     def problems(self) -> Iterator[Problem]:
         if self.count is None:
@@ -117,7 +136,7 @@ class Sliding:
                     f"{self.every} is more than the window's {self.count} events, so events would be lost",
                     "make every at most count",
                 )
-        yield from _offset(self.offset)
+        yield from _offset(self.offset, self.count)
 
     def __str__(self) -> str:
         if self.count is not None:
@@ -130,6 +149,9 @@ class Session:
     """Events closer together than `gap`; the window is `[first, last + gap)`."""
 
     gap: Duration
+
+    def __post_init__(self) -> None:
+        _settle(self, "gap")
 
     def problems(self) -> Iterator[Problem]:
         yield from _time("window.gap", self.gap, at_least=1)
@@ -144,12 +166,17 @@ class Punctuation:
 
     One mark for both ends and begins at once. `merge` says which windows of different sources are
     one: `local` none (each source has its own), `bounds` those with equal bounds, `order` the i-th of
-    every source, `overlap` those that overlap or touch.
+    every source, `overlap` those that overlap or touch. If more than `max_open` windows of sources wait
+    to be final, the root says that the query is degraded; nothing is dropped.
     """
 
     start: str
     end: str | None = None
     merge: Merge = "local"
+    max_open: int = 10_000
+
+    def __post_init__(self) -> None:
+        _settle(self, "max_open")
 
     def problems(self) -> Iterator[Problem]:
         for field, mark in (("window.start", self.start), ("window.end", self.end)):
@@ -159,6 +186,9 @@ class Punctuation:
                 yield Problem(field, f"is {mark!r}", "name the mark")
         if self.merge not in MERGES:
             yield Problem("window.merge", f"is {self.merge!r}", f"give one of {', '.join(MERGES)}")
+        limit = integer(self.max_open)
+        if limit is None or limit < 1:
+            yield Problem("window.max_open", f"is {self.max_open!r}", "give a number of windows, at least 1")
 
     @property
     def ends_with(self) -> str:

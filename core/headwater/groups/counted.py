@@ -81,7 +81,7 @@ class CountedGroup:
                 picked = selected(where, rows, keys)
                 if not len(picked):
                     continue
-                part = rows.take(picked, in_order=True)
+                part = rows.take(picked, in_order=rows.in_order)
                 part_codes = None if codes is None else codes[picked]
             self.lifted += len(part.value)
             if part_codes is None:
@@ -97,10 +97,7 @@ class CountedGroup:
                 self._count(where, sorted_codes.item(low), mine)
 
     def _count(self, where: Where, code: int, rows: Rows) -> None:
-        stream = self._streams.get((where, code))
-        if stream is None:
-            windows = [(m.index, m.periodic) for m in self.members if m.query.where == where and m.periodic]
-            stream = self._streams[where, code] = Ranks(self.operators, windows)
+        stream = self._stream(where, code)
         stream.add(rows)
         closed = stream.due()
         if closed is None:
@@ -118,6 +115,22 @@ class CountedGroup:
             )
         if len(closed.query):
             self._closed.append(closed)
+
+    def _stream(self, where: Where, code: int) -> Ranks:
+        stream = self._streams.get((where, code))
+        if stream is None:
+            windows = [(m.index, m.periodic) for m in self.members if m.query.where == where and m.periodic]
+            stream = self._streams[where, code] = Ranks(self.operators, windows)
+        return stream
+
+    @property
+    def indifferent(self) -> int:
+        """How many more events may come in any order: none of them can end a slice."""
+        if not self.space.plain or self._ends or self._begin > TS_MIN or not self.members:
+            return 0
+        if not all(operator.commutative for operator in self.operators):
+            return 0
+        return min(self._stream(where, 0).uncut for where in self._wheres)
 
     def patient(self, waiting: int) -> bool:
         """Whether this many more events complete no window, whatever they are."""

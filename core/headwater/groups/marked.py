@@ -11,7 +11,7 @@ from headwater.groups.members import Active, operators_of
 from headwater.groups.sliced import translated
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
-from headwater.merging.marks import MarkCells, MarkWindows, Member
+from headwater.merging.marks import MarkCells, MarkWindows, Member, Unfinished
 from headwater.operators import Operator
 from headwater.prefix import KeyedMarks, Mark
 from headwater.rows import Array, Ints, Rows, SourceOrder
@@ -163,6 +163,27 @@ class MarkedGroup:
         )
         sites_of, ordinals = [window.site for window in merged], [window.ordinal for window in merged]
         self._closed.append((closed, sites_of, ordinals))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more windows than the query allows may be waiting; `unfinished` knows for certain."""
+        return len(self._windows) + self._windows.open_bounds > self.window.max_open
+
+    def unfinished(
+        self,
+        watermark: int | None,
+        roster: Sequence[Member],
+        marks: Mapping[int, KeyedMarks],
+        sites: Callable[[int], str],
+    ) -> list[Unfinished]:
+        """The windows of sources that are not final."""
+        return self._windows.unfinished(watermark, roster, marks, sites, self._key)
+
+    def held_back(
+        self, unfinished: Sequence[Unfinished], roster: Sequence[Member], lows: Mapping[int, int]
+    ) -> dict[int, int]:
+        """How many of the windows wait for each source; `lows` is how far the time of each has come."""
+        return self._windows.held_back(unfinished, roster, lows)
 
     def _key(self, code: int) -> str | None:
         return self.space.names.listed[code][1]

@@ -15,17 +15,14 @@ class Space:
 
     def __init__(self, *, keyed: bool, by_site: bool) -> None:
         self.keyed, self.by_site = keyed, by_site
+        # Whether everything is one key.
+        self.plain = not (keyed or by_site)
         self.names: Names[tuple[str, str | None]] = Names()
         # Dictionaries of batches that were translated before; holding them keeps their ids theirs.
         self._known: dict[tuple[int, str], tuple[tuple[str, ...], Array | None]] = {}
 
-    @property
-    def plain(self) -> bool:
-        """Whether everything is one key."""
-        return not (self.keyed or self.by_site)
-
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.names.listed)
 
     def codes(self, given: Array | None, keys: tuple[str, ...], site: str, rows: int) -> Array:
         """The group's codes for rows of one source."""

@@ -35,7 +35,9 @@ class Closings:
         rate = float((1.0 / self._slide).sum()) if windows else 0.0
         self._rate = rate
         self._each = float((self._length / self._slide + 1.0).sum()) if windows else 0.0
-        self._step = min(max(int(AHEAD / rate), 1), FAR) if rate else FAR
+        # A stretch costs by the query and by the window: many queries look further ahead.
+        ahead = max(AHEAD, 8 * len(windows))
+        self._step = min(max(int(ahead / rate), 1), FAR) if rate else FAR
         self.longest = int(self._length.max()) if windows else 0
         self._ends: Ints = np.empty(0, np.int64)
         self._starts: Ints = self._ends

@@ -32,8 +32,13 @@ class Ranks:
         """How many more events complete the next window, at least."""
         return self._closings.next - self.reached
 
+    @property
+    def uncut(self) -> int:
+        """How many more events belong to the slice that the last one was in."""
+        return self._edges.span(self.reached)[1] - self.reached
+
     def add(self, rows: Rows) -> None:
-        """The next rows of the total order."""
+        """The next rows of the total order; within one slice in any order."""
         size = len(rows.value)
         low, high = self._edges.span(self.reached)
         if self.reached + size <= high:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +38,16 @@ class Member:
     source: int
     site: str
     marks: KeyedMarks
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A window of one source that is not final; `end` is None while it is open."""
+
+    source: int
+    site: str
+    ordinal: int
+    end: int | None
 
 
 @dataclass(slots=True)
@@ -153,6 +165,92 @@ class MarkWindows:
             self._chunks = []
         self._forget(watermark, roster)
         return merged, taken
+
+    def unfinished(
+        self,
+        watermark: int | None,
+        roster: Sequence[Member],
+        marks: Mapping[int, KeyedMarks],
+        sites: Callable[[int], str],
+        key: Callable[[int], str | None],
+    ) -> list[Unfinished]:
+        """Every window of a source and key that is not final, as of the last time that windows were due.
+
+        One that has ended without events is among them until the watermark has passed it and, by order,
+        its turn has come; then it is kept for the bounds of others alone. It takes a walk, and folds no
+        cells: to look must not change how sums are rounded.
+        """
+        place_of = _Lookup(self._ended, marks)
+        cells = {
+            cell
+            for chunk in self._chunks
+            for cell in zip(chunk.source.tolist(), chunk.code.tolist(), chunk.ordinal.tolist(), strict=True)
+        }
+        found = []
+        full = set()
+        for source, code, ordinal in cells:
+            place = place_of.place(source, key(code), ordinal)
+            full.add(place)
+            bounds = self._ended.get(place)
+            found.append(Unfinished(source, sites(source), ordinal, None if bounds is None else bounds[1]))
+        reached: dict[tuple[str, str | None], int] = {}
+        for (source, name, ordinal), (_, end) in self._ended.items():
+            if (source, name, ordinal) in full:
+                continue
+            site = sites(source)
+            waits = watermark is None or not watermark > end
+            if not waits and self._merge == "order":
+                if (site, name) not in reached:
+                    reached[site, name] = min(
+                        (
+                            state.ordinal
+                            for member in roster
+                            if not self._by_site or member.site == site
+                            for state in _states(member.marks, name)
+                        ),
+                        default=ordinal + 1,
+                    )
+                waits = ordinal >= reached[site, name]
+            if waits:
+                found.append(Unfinished(source, site, ordinal, end))
+        return found
+
+    def held_back(
+        self, unfinished: Iterable[Unfinished], roster: Iterable[Member], lows: Mapping[int, int]
+    ) -> dict[int, int]:
+        """How many windows wait for each source of the roster that some wait for.
+
+        They wait for its end mark if they are its own and open, for its time (`lows`), and for its turn
+        by order, or by overlap for the end of what it has opened.
+        """
+        opened: Counter[int] = Counter()
+        ends: list[int] = []
+        turns: dict[str, list[int]] = defaultdict(list)
+        for window in unfinished:
+            if window.end is None:
+                opened[window.source] += 1
+                continue
+            ends.append(window.end)
+            site = window.site if self._by_site else ""
+            turns[site].append(window.ordinal if self._merge == "order" else window.end)
+        for listed in (ends, *turns.values()):
+            listed.sort()
+        found = {}
+        for member in roster:
+            states = member.marks.values() or [MarkState()]
+            since: int | None = None
+            if self._merge == "order":
+                since = min(state.ordinal for state in states)
+            elif self._merge == "overlap":
+                since = min((s.opened for s in states if s.opened is not None), default=None)
+            number = len(ends) - bisect_left(ends, lows[member.source])
+            if since is not None:
+                turn = turns.get(member.site if self._by_site else "", [])
+                number = max(number, len(turn) - bisect_left(turn, since))
+            number += opened[member.source]
+            if number:
+                found[member.source] = number
+        return found
 
     def _by_bounds(
         self,
@@ -290,11 +388,20 @@ class _Lookup:
         marks = self._marks.get(source, {})
         return marks.get(key) or marks.get(None) or MarkState()
 
-    def bounds(self, source: int, key: str | None, ordinal: int) -> Bounds | None:
+    def place(self, source: int, key: str | None, ordinal: int) -> Place:
+        """Whose bounds are those of a key's window: its own, or those of all keys."""
         own = self._marks.get(source, {}).get(key) if key is not None else None
-        if own is not None and ordinal >= own.since:
-            return self._ended.get((source, key, ordinal))
-        return self._ended.get((source, None, ordinal))
+        return source, key if own is not None and ordinal >= own.since else None, ordinal
+
+    def bounds(self, source: int, key: str | None, ordinal: int) -> Bounds | None:
+        return self._ended.get(self.place(source, key, ordinal))
+
+
+def _states(marks: KeyedMarks, key: str | None) -> Iterable[MarkState]:
+    """The state of one key; of all of them, if none is named."""
+    if key is None:
+        return marks.values() or [MarkState()]
+    return [marks.get(key) or marks.get(None) or MarkState()]
 
 
 def _clusters(windows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

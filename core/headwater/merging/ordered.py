@@ -26,8 +26,8 @@ class OrderedEvents:
         self._reached: dict[int, int] = {}
         self._behind: dict[int, list[Rows]] = {}
         self._held = 0
-        # How many rows have come since somebody last looked whether they can leave.
-        self.fresh = 0
+        # How many rows have come since somebody last looked whether they can leave, and since any left.
+        self.fresh = self.added = 0
 
     def __len__(self) -> int:
         return self._held
@@ -38,6 +38,7 @@ class OrderedEvents:
         if not size:
             return
         self.fresh += size
+        self.added += size
         self._held += size
         assert isinstance(rows.source, int)
         source, ts = rows.source, rows.ts
@@ -57,9 +58,22 @@ class OrderedEvents:
         if len(down):
             self._behind.setdefault(source, []).append(rows.take(down, in_order=False))
 
-    def release(self, before: int, *, together: bool = False) -> list[Rows]:
-        """Everything with a ts below the watermark, in the total order; `together` in one piece."""
-        self.fresh = 0
+    def ready(self, before: int) -> int:
+        """How many rows may have a ts below the watermark, at most."""
+        ready = sum(len(rows) for waiting in self._behind.values() for rows in waiting)
+        for waiting in self._rising.values():
+            for rows in waiting:
+                if rows.ts.item(0) >= before:
+                    break
+                ready += len(rows.value)
+        return ready
+
+    def release(self, before: int, *, together: bool = False, anyhow: int = 0) -> list[Rows]:
+        """Everything with a ts below the watermark, in the total order; `together` in one piece.
+
+        Up to `anyhow` rows may leave in any order: to put them in one costs more than all the rest.
+        """
+        self.fresh = self.added = 0
         ready: list[Rows] = []
         for waiting in self._rising.values():
             done = 0
@@ -77,11 +91,19 @@ class OrderedEvents:
                 break
             del waiting[:done]
         behind = self._release_behind(before) if self._behind else []
-        self._held -= sum(map(len, ready)) + sum(map(len, behind))
+        leaving = sum(map(len, ready)) + sum(map(len, behind))
+        self._held -= leaving
         if not behind and (len(ready) <= 1 or (not together and len({rows.source for rows in ready}) == 1)):
             # One source's rows, which rise, are handed on as they are, unless they come in crumbs.
-            crumbs = len(ready) > 1 and sum(map(len, ready)) < CRUMB * len(ready)
+            crumbs = len(ready) > 1 and leaving < CRUMB * len(ready)
             return [joined(ready)] if crumbs else ready
+        if leaving <= anyhow:
+            pieces = ready + behind
+            if leaving >= CRUMB * len(pieces):
+                return pieces
+            mixed = joined(pieces)
+            mixed.in_order = False
+            return [mixed]
         if len(self._rising) == 1 and ready and behind:
             few = joined(behind)
             # One source's rows come by their numbers: a stable sort by time is the total order.
@@ -123,7 +145,7 @@ class OrderedEvents:
             else:
                 drained += rows
         self._rising, self._reached, self._behind = {}, {}, {}
-        self._held = self.fresh = 0
+        self._held = self.fresh = self.added = 0
         return drained
 
 

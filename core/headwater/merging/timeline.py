@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from headwater.merging.carried import Carried
 from headwater.merging.ranges import spread
-from headwater.operators import Columns, Operator, State, Ufunc
+from headwater.operators import Columns, Custom, Operator, State, Ufunc
 from headwater.rows import Array, Ints
 
 SHIFT = 9
@@ -37,6 +38,9 @@ class Timeline:
         self._states: list[Columns] = [operator.empty(self._room) for operator in self._operators]
         # Live rows are [head, size).
         self._head = self._size = 0
+        self._carried = [
+            Carried(op) if isinstance(op, Custom) and op.invertible else None for op in self._operators
+        ]
         self._folds = [_Folds(op) if isinstance(op, Ufunc) else None for op in self._operators]
         self._blocks: list[Columns] = [operator.empty(0) for operator in self._operators]
 
@@ -158,9 +162,9 @@ class Timeline:
                 column[:live] = before[kept]
             self._states[place] = new
             self._blocks[place] = tuple(column[shift // BLOCK :] for column in self._blocks[place])
-        for folds in self._folds:
-            if folds is not None:
-                folds.shift(shift)
+        for moving in (*self._folds, *self._carried):
+            if moving is not None:
+                moving.shift(shift)
         self._head -= shift
         self._size = live
 
@@ -182,7 +186,11 @@ class Timeline:
         if self._size - self._head > few and self._start.item(self._head + few) < before:
             head = self._head
             self._head += int(self.starts.searchsorted(before))
-            for columns in self._states if self._simple is None else ():
+            if self._simple is not None:
+                return
+            for columns, carried in zip(self._states, self._carried, strict=True):
+                if carried is not None:
+                    carried.forget(columns[0], self._head)
                 for column in columns:
                     if column.dtype == object:
                         column[head : self._head] = None
@@ -212,10 +220,14 @@ class Timeline:
         return states
 
     def _fold_rows(self, low: Ints, high: Ints) -> list[Columns]:
-        return [
-            operator.ranges(tuple(column[: self._size] for column in columns), low, high)
-            for operator, columns in zip(self._operators, self._states, strict=True)
-        ]
+        found: list[Columns] = []
+        for operator, columns, carried in zip(self._operators, self._states, self._carried, strict=True):
+            if carried is not None:
+                found.append(carried.fold(columns[0], low, high))
+            else:
+                held = tuple(column[: self._size] for column in columns)
+                found.append(operator.ranges(held, low, high))
+        return found
 
     def _fold_long(self, low: Ints, high: Ints, sealed: int) -> list[Columns]:
         plan = _Ranges(low, high)
@@ -226,6 +238,8 @@ class Timeline:
             if folds is not None:
                 folds.extend(columns[0], sealed)
                 found.append((folds.fold(columns[0], plan),))
+            elif (carried := self._carried[place]) is not None:
+                found.append(carried.fold(columns[0], low, high))
             else:
                 found.append(self._fold_blocks(place, operator, columns, low, high, sealed))
         return found
