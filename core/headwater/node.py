@@ -355,23 +355,14 @@ class Node:
         if self._failed is not None:
             raise self._failed
         try:
-            return self._push(source, batch)
+            return self._push(source, batch) if not source.skips else self._push_judged(source, batch)
         except FunctionFailed as error:
             self._failed = error
             raise
 
     def _push(self, source: Source, batch: Batch) -> int:
-        if source.skips:
-            return self._push_judged(source, batch)
         prover = self._prover
-        found = clean(
-            batch,
-            source.code,
-            source.largest,
-            source.lateness,
-            self._limit,
-            proven_later=prover is not None,
-        )
+        found = clean(batch, source.code, source.largest, source.lateness, self._limit, prover is not None)
         if found is None or self._marked:
             return self._push_judged(source, batch)
         rows, low, high = found

@@ -87,7 +87,7 @@ class Judged:
 
 
 def clean(
-    batch: Batch, source: int, largest: int, lateness: int, limit: int, *, proven_later: bool = False
+    batch: Batch, source: int, largest: int, lateness: int, limit: int, proven_later: bool = False
 ) -> tuple[Rows, int, int] | None:
     """All rows of a batch and their lowest and highest time, if it takes no look at each to see that all
     of them count; None says nothing. The usual batch is clean.

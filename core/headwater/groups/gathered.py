@@ -188,11 +188,14 @@ class Gathered:
         if gap:
             wide = np.flatnonzero(np.diff(rows.ts) >= gap) + 1
             cells = np.union1d(places, wide)
-        with np.errstate(over="ignore", invalid="ignore"):
-            # Infinities that meet, and sums of finite values beyond what a float holds, say so themselves.
+        if prove:
+            # Infinities that meet say so in the sum.
+            with np.errstate(over="ignore", invalid="ignore"):
+                columns = [operator.runs(rows, cells) for operator in self.operators]
+                if not isfinite(columns[0][0].real.sum()):
+                    return False
+        else:
             columns = [operator.runs(rows, cells) for operator in self.operators]
-            if prove and not isfinite(columns[0][0].real.sum()):
-                return False
         self.lifted += len(rows.value)
         cut = places[np.isin(slices, self._edges.cuts)] if gap else places
         if self.timeline is not None:

@@ -99,7 +99,8 @@ class SlicedGroup:
                 if self.space.plain:
                     chosen.feed(rows, low, high)
                 else:
-                    self._feed(chosen, rows, low, high, keys, site)
+                    codes = self.space.codes(rows.codes, keys, site, len(rows.value))
+                    chosen.feed_keyed(rows, codes, low, high)
                 continue
             picked = selected(chosen.where, rows, keys)
             if len(picked):

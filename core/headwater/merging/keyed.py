@@ -77,6 +77,8 @@ class KeyedTimeline:
     def dense(self, start: int, size: int, *, expected: int) -> list[Columns] | None:
         """The states of an open slice by code, to be merged in place; None while it is kept as cells."""
         slice_ = self._open.get(start)
+        if slice_ is not None and slice_.dense is not None and len(slice_.dense[0][0]) >= size:
+            return slice_.dense
         if slice_ is None:
             if expected * 4 < size:
                 return None
