@@ -8,7 +8,7 @@ PY := .venv/bin/python
 READY := .venv/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports locked fmt bench soak lock clean
+.PHONY: help run test check lint format types imports generated locked proto fmt bench soak lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -23,7 +23,7 @@ run: $(READY) ## a generated factory through the engine: windows as they close, 
 test: $(READY) ## the tests, with Hypothesis against the oracle
 	@$(PY) -m pytest $(ARGS)
 
-check: lint format types imports locked ## what CI checks: ruff, formatting, mypy, import contracts, lock file (-k: all in spite of failures)
+check: lint format types imports generated locked ## what CI checks: ruff, formatting, mypy, import contracts, generated code, lock file (-k: all in spite of failures)
 
 lint: $(READY)
 	@echo 'check: ruff'
@@ -41,6 +41,10 @@ imports: $(READY)
 	@echo 'check: import contracts (.importlinter)'
 	@.venv/bin/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
 
+generated: $(READY)
+	@echo 'check: generated code is current (remedy: make proto)'
+	@tools/proto --check
+
 locked: $(READY)
 	@echo 'check: requirements.lock is current'
 	@tools/lock --check
@@ -54,6 +58,9 @@ bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python lo
 
 soak: $(READY) ## property tests for as long as asked: make soak MINUTES=60
 	@$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+proto: $(READY) ## the code of the messages anew from protos/**/*.proto
+	@tools/proto
 
 lock: ## requirements.lock anew from pyproject.toml, keeping pins (ARGS=--upgrade moves them)
 	@tools/lock $(ARGS)

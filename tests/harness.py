@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from headwater import oracle
 from headwater.events import Batch
 from headwater.node import Node
+from headwater.partials import Partial
 from headwater.queries import Query
 from headwater.results import Result
 from headwater.root import Root
@@ -86,16 +87,20 @@ class Network:
     def flush(self, node: Node) -> None:
         """Send what a node has up, and what that lets its parents send, to the root."""
         while node is not self.root:
-            partial = node.flush()
+            partial = self.carried(node.flush())
             node = self.parent[node]
             if partial:
                 node.merge(partial)
 
     def flush_all(self) -> None:
         for node in sorted(self.nodes, key=self._depth, reverse=True):
-            partial = node.flush()
+            partial = self.carried(node.flush())
             if partial:
                 self.parent[node].merge(partial)
+
+    def carried(self, partial: Partial) -> Partial:
+        """A partial as it arrives."""
+        return partial
 
     def _depth(self, node: Node) -> int:
         return 0 if node is self.root else 1 + self._depth(self.parent[node])

@@ -24,13 +24,18 @@ from tests.strategies import (
 )
 
 
-def run(data: st.DataObject, case: tuple[list[Query], list[Stream]], tree: Tree) -> Network:
+def run(
+    data: st.DataObject,
+    case: tuple[list[Query], list[Stream]],
+    tree: Tree,
+    kind: type[Network] = Network,
+) -> Network:
     """Push the streams in drawn batches and order through a tree, and compare all that comes out."""
     queries, streams = case
     pieces = [
         [batch for batch in batches(events, data.draw(splits(len(events)))) if batch] for _, events in streams
     ]
-    network = Network(queries, streams, tree)
+    network = kind(queries, streams, tree)
     for number, flush in data.draw(schedules([len(p) for p in pieces])):
         network.push(batch_of(pieces[number].pop(0)))
         if flush:

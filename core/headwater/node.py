@@ -55,6 +55,7 @@ class Source:
     marks: dict[str, KeyedMarks] = field(default_factory=dict)
     # Numbers above the position that are never to be read.
     skips: frozenset[int] = NO_SKIPS
+    opening: str = ""
     account: Account = field(default_factory=Account)
     # What has been read since the last flush.
     since: Prefix = field(default_factory=Prefix)
@@ -66,7 +67,7 @@ class Source:
 
     @property
     def prefix(self) -> Prefix:
-        return Prefix(self.position, self.largest, dict(self.marks), self.skips)
+        return Prefix(self.position, self.largest, dict(self.marks), self.skips, self.opening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +298,7 @@ class Node:
             start.largest,
             dict(start.marks),
             start.skips,
+            start.opening,
         )
         source.since = source.prefix
         self.sources[name] = source
@@ -425,7 +427,7 @@ class Node:
 
     def flush(self) -> Partial:
         """Everything gathered since the last flush, as one partial."""
-        partial = Partial(version=self.version, largest=self.largest, sources=list(self.order.names))
+        partial = Partial(version=self.version, largest=self.largest)
         partial.signature = self._signatures[-1]
         for source in self.sources.values():
             now = source.prefix
@@ -433,6 +435,7 @@ class Node:
                 partial.vector[source.name] = Span(
                     source.since, now, source.late, source.rejected, source.sample
                 )
+                partial.sources[source.code] = source.name
                 source.account = self._settled(source)
                 source.since, source.late, source.rejected, source.sample = now, 0, 0, ()
         for group_id, group in self._groups.items():
@@ -478,12 +481,15 @@ class Node:
             mine = self.sources[name]
             mine.position, mine.largest = span.high.position, span.high.largest
             mine.marks, mine.skips = dict(span.high.marks), span.high.skips
+            mine.opening = span.high.opening
             mine.late += span.late
             mine.rejected += span.rejected
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
 
     def _merge(self, partial: Partial) -> None:
-        codes = np.array([self.order.code(name) for name in partial.sources] or [0], np.int32)
+        codes = np.zeros(max(partial.sources, default=0) + 1, np.int32)
+        for code, name in partial.sources.items():
+            codes[code] = self.order.code(name)
         for group_id, part in partial.parts.items():
             group = self._groups.get(group_id)
             if isinstance(group, SlicedGroup) and isinstance(part, SlicedPart):

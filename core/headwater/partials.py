@@ -23,13 +23,14 @@ class Span:
 
 @dataclass(slots=True)
 class Partial:
-    """What a node sends to its parent (protocol, rule 5). Codes are indexes into `sources` and `keys`."""
+    """What a node sends to its parent (protocol, rule 5). Codes of keys are indexes into `keys`."""
 
     vector: dict[str, Span] = field(default_factory=dict)
     version: int = 0
     signature: str = ""
     largest: int = TS_MIN
-    sources: list[str] = field(default_factory=list)
+    # The sources of the vector by code, as the sender numbers them; no other one has a share in it.
+    sources: dict[int, str] = field(default_factory=dict)
     parts: dict[int, SlicedPart | MarkedPart] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     events: list[Rows] = field(default_factory=list)

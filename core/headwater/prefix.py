@@ -43,13 +43,15 @@ KeyedMarks = Mapping[str | None, MarkState]
 class Prefix:
     """The prefix `(0, position]` of a source and what it amounts to (the protocol's A and P).
 
-    `skips` are the numbers above the position that are never to be read.
+    `skips` are the numbers above the position that are never to be read, `opening` is that of the source's
+    spool: what was under way from before another one does not fit.
     """
 
     position: int = 0
     largest: int = TS_MIN
     marks: Mapping[str, KeyedMarks] = field(default_factory=dict)
     skips: frozenset[int] = NO_SKIPS
+    opening: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""Batches of events as messages, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.errors import InvalidEvents
+from headwater.events import NO_MARK, Batch
+from headwater.sources import SourceId
+from headwater_wire.arrays import coded, narrow, packed, viewed
+from headwater_wire.errors import Malformed
+from headwater_wire.v1 import events_pb2
+
+EVENT_LIMIT = 100_000
+_INT32 = np.iinfo(np.int32)
+
+
+def encode(batch: Batch) -> events_pb2.Events:
+    source = SourceId.of(batch.source)
+    message = events_pb2.Events(
+        source=source.name,
+        incarnation=source.incarnation,
+        first=batch.first,
+        count=len(batch),
+        value=packed(batch.value, "<f8"),
+    )
+    ts = batch.ts
+    steps = np.diff(ts, prepend=ts[:1])
+    # Differences of far times may wrap round; then the times themselves are sent.
+    if len(ts) and steps.min() >= _INT32.min and steps.max() <= _INT32.max and _near(ts):
+        message.ts_deltas.first = int(ts[0])
+        message.ts_deltas.int32 = packed(steps, "<i4")
+    else:
+        message.ts_int64 = packed(ts, "<i8")
+    if batch.key is not None:
+        message.key = narrow(batch.key, len(batch.keys))
+        message.keys.extend(batch.keys)
+    if batch.mark is not None:
+        message.mark = narrow(batch.mark + 1, len(batch.marks) + 1)
+        message.marks.extend(batch.marks)
+    if batch.bare is not None:
+        message.bare = np.packbits(batch.bare, bitorder="little").tobytes()
+    return message
+
+
+def _near(ts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> bool:
+    """Whether no difference of two neighbours can have wrapped round."""
+    return int(ts.max()) - int(ts.min()) < 1 << 62
+
+
+def decode(message: events_pb2.Events) -> Batch:
+    count = message.count
+    if not 1 <= count <= EVENT_LIMIT:
+        raise Malformed("count", f"is {count}", f"send 1 to {EVENT_LIMIT} events a message")
+    if message.first < 1 or message.first + count > 1 << 63:
+        raise Malformed("first", f"is {message.first}", "records are numbered from 1")
+    kind = message.WhichOneof("ts")
+    if kind == "ts_deltas":
+        steps = viewed(message.ts_deltas.int32, "<i4", "ts_deltas.int32", count)
+        ts = np.cumsum(steps, dtype=np.int64)
+        ts += message.ts_deltas.first
+    else:
+        ts = viewed(message.ts_int64, "<i8", "ts_int64", count)
+    key = mark = bare = None
+    if message.key or message.keys:
+        key = coded(message.key, len(message.keys), "key", count)
+    if message.mark or message.marks:
+        mark = coded(message.mark, len(message.marks) + 1, "mark", count) + NO_MARK
+    if message.bare:
+        if len(message.bare) != -(-count // 8):
+            raise Malformed("bare", f"has {len(message.bare)} bytes", f"send {-(-count // 8)}")
+        bare = np.unpackbits(np.frombuffer(message.bare, np.uint8), count=count, bitorder="little").view(bool)
+    source = str(SourceId(message.source, message.incarnation))
+    value = viewed(message.value, "<f8", "value", count)
+    keys, marks = tuple(message.keys), tuple(message.marks)
+    try:
+        return Batch(source, message.first, ts, value, key=key, keys=keys, mark=mark, marks=marks, bare=bare)
+    except InvalidEvents as error:
+        first = error.problems[0]
+        raise Malformed(first.field, first.message, first.remedy) from error

@@ -1,0 +1,280 @@
+"""Partials as messages, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from headwater.groups.gathered import SelectionPart
+from headwater.groups.marked import MarkedPart
+from headwater.groups.sliced import SlicedPart
+from headwater.merging.marks import MarkCells
+from headwater.merging.sessions import Fragments
+from headwater.partials import Partial, Span
+from headwater.prefix import KeyedMarks, MarkState, Prefix, Refused
+from headwater.queries import EVERYTHING, Where
+from headwater.rows import TS_MIN, Ints, Rows
+from headwater.sources import SourceId
+from headwater_wire import states
+from headwater_wire.arrays import packed, viewed
+from headwater_wire.errors import Malformed
+from headwater_wire.v1 import partials_pb2 as pb
+
+Place = tuple[str, str | None]
+# Above every source code that a node gives out; a table of codes is made before they are looked at.
+CODE_LIMIT = 1 << 22
+
+
+def encode(partial: Partial) -> pb.Partial:
+    message = pb.Partial(
+        version=partial.version,
+        signature=partial.signature,
+        largest=partial.largest if partial.largest > TS_MIN else None,
+        sources=[_source(code, name) for code, name in partial.sources.items()],
+        vector=_vector(partial),
+    )
+    for group, part in partial.parts.items():
+        if isinstance(part, SlicedPart):
+            message.parts.append(pb.Part(group=group, sliced=_sliced(part)))
+        else:
+            message.parts.append(pb.Part(group=group, marked=_marked(part)))
+    # A dictionary of the keys that are in it, not of all that ever were.
+    held = [rows.codes for rows in partial.events if rows.codes is not None]
+    used = np.unique(np.concatenate(held)) if held else np.empty(0, np.int64)
+    message.keys.extend(partial.keys[code] for code in used.tolist())
+    message.events.extend(_forwarded(rows, used) for rows in partial.events)
+    return message
+
+
+def decode(message: pb.Partial) -> Partial:
+    partial = Partial(
+        version=message.version,
+        signature=message.signature,
+        largest=message.largest if message.HasField("largest") else TS_MIN,
+        keys=list(message.keys),
+    )
+    for source in message.sources:
+        if source.code >= CODE_LIMIT:
+            raise Malformed("sources.code", f"is {source.code}", f"send codes below {CODE_LIMIT}")
+        partial.sources[source.code] = str(SourceId(source.name, source.incarnation))
+    for span in message.vector:
+        partial.vector[_name(partial, span.source)] = Span(
+            prefix(span.low),
+            prefix(span.high),
+            span.late,
+            span.rejected,
+            tuple(Refused(refused.seq, refused.ts, refused.reason) for refused in span.sample),
+        )
+    for part in message.parts:
+        if part.WhichOneof("part") == "sliced":
+            partial.parts[part.group] = _sliced_part(part.sliced)
+        else:
+            partial.parts[part.group] = _marked_part(part.marked, partial)
+    partial.events = [_rows(forwarded, partial) for forwarded in message.events]
+    return partial
+
+
+def _source(code: int, name: str) -> pb.Source:
+    source = SourceId.of(name)
+    return pb.Source(code=code, name=source.name, incarnation=source.incarnation)
+
+
+def _name(partial: Partial, code: int) -> str:
+    if code not in partial.sources:
+        raise Malformed("source", f"is {code}, which no source has", "name each source of the batch")
+    return partial.sources[code]
+
+
+# Prefixes
+
+
+def _vector(partial: Partial) -> Iterator[pb.Span]:
+    code_of = {name: code for code, name in partial.sources.items()}
+    for name, span in partial.vector.items():
+        yield pb.Span(
+            source=code_of[name],
+            low=prefix_message(span.low),
+            high=prefix_message(span.high),
+            late=span.late,
+            rejected=span.rejected,
+            sample=[pb.Refused(seq=r.seq, ts=r.ts, reason=r.reason) for r in span.sample],
+        )
+
+
+def prefix_message(given: Prefix) -> pb.Prefix:
+    message = pb.Prefix(
+        position=given.position,
+        largest=given.largest if given.largest > TS_MIN else None,
+        skips=sorted(given.skips),
+        opening=given.opening,
+    )
+    for query, marks in given.marks.items():
+        for key, state in marks.items():
+            message.marks.append(
+                pb.MarkState(
+                    query=query, key=key, ordinal=state.ordinal, opened=state.opened, since=state.since
+                )
+            )
+    return message
+
+
+def prefix(message: pb.Prefix) -> Prefix:
+    marks: dict[str, dict[str | None, MarkState]] = {}
+    for mark in message.marks:
+        state = MarkState(mark.ordinal, mark.opened if mark.HasField("opened") else None, mark.since)
+        marks.setdefault(mark.query, {})[mark.key if mark.HasField("key") else None] = state
+    held: dict[str, KeyedMarks] = dict(marks)
+    largest = message.largest if message.HasField("largest") else TS_MIN
+    return Prefix(message.position, largest, held, frozenset(message.skips), message.opening)
+
+
+# Groups
+
+
+def _where(given: Where) -> pb.Where:
+    keys = None if given.keys is None else pb.Names(name=sorted(given.keys))
+    return pb.Where(
+        above=given.above, at_least=given.at_least, below=given.below, at_most=given.at_most, keys=keys
+    )
+
+
+def _selection(message: pb.Where) -> Where:
+    bounds = {
+        field: getattr(message, field) if message.HasField(field) else None
+        for field in ("above", "at_least", "below", "at_most")
+    }
+    keys = frozenset(message.keys.name) if message.HasField("keys") else None
+    found = Where(**bounds, keys=keys)
+    return EVERYTHING if found == EVERYTHING else found
+
+
+def _places(names: Iterable[Place]) -> list[pb.Place]:
+    return [pb.Place(site=site, key=key) for site, key in names]
+
+
+def _names(places: Sequence[pb.Place]) -> list[Place]:
+    return [(place.site, place.key if place.HasField("key") else None) for place in places]
+
+
+def _sliced(part: SlicedPart) -> pb.Sliced:
+    message = pb.Sliced(places=_places(part.names), operators=part.operators)
+    for where, gathered in part.selections.items():
+        fragments = gathered.fragments
+        message.selections.append(
+            pb.Selection(
+                where=_where(where),
+                start_int64=packed(gathered.start, "<i8"),
+                code_int64=packed(gathered.code, "<i8"),
+                states=states.encode(gathered.states),
+                fragments=None
+                if fragments is None
+                else pb.Fragments(
+                    code_int64=packed(fragments.code, "<i8"),
+                    first_int64=packed(fragments.first, "<i8"),
+                    last_int64=packed(fragments.last, "<i8"),
+                    states=states.encode(fragments.states),
+                ),
+            )
+        )
+    return message
+
+
+def _sliced_part(message: pb.Sliced) -> SlicedPart:
+    names = _names(message.places)
+    selections: dict[Where, SelectionPart] = {}
+    for each in message.selections:
+        start = viewed(each.start_int64, "<i8", "start_int64")
+        fragments = None
+        if each.HasField("fragments"):
+            first = viewed(each.fragments.first_int64, "<i8", "first_int64")
+            fragments = Fragments(
+                _codes(each.fragments.code_int64, len(first), len(names)),
+                first,
+                viewed(each.fragments.last_int64, "<i8", "last_int64", len(first)),
+                states.decode(each.fragments.states, len(first)),
+            )
+        selections[_selection(each.where)] = SelectionPart(
+            start,
+            _codes(each.code_int64, len(start), len(names)),
+            states.decode(each.states, len(start)),
+            fragments,
+        )
+    return SlicedPart(names, tuple(message.operators), selections)
+
+
+def _codes(data: bytes, size: int, names: int) -> Ints:
+    codes: Ints = viewed(data, "<i8", "code_int64", size)
+    if size and not (int(codes.min()) >= 0 and int(codes.max()) < names):
+        raise Malformed("code_int64", "has codes of no place", f"send codes from 0 to below {names}")
+    return codes
+
+
+def _marked(part: MarkedPart) -> pb.Marked:
+    cells = part.cells
+    return pb.Marked(
+        places=_places(part.names),
+        source_int64=packed(cells.source, "<i8"),
+        code_int64=packed(cells.code, "<i8"),
+        ordinal_int64=packed(cells.ordinal, "<i8"),
+        states=states.encode(cells.states),
+        ended=[
+            pb.Ended(source=source, key=key, ordinal=ordinal, start=start, end=end)
+            for (source, key, ordinal), (start, end) in cells.ended.items()
+        ],
+    )
+
+
+def _marked_part(message: pb.Marked, partial: Partial) -> MarkedPart:
+    names = _names(message.places)
+    source = viewed(message.source_int64, "<i8", "source_int64")
+    for code in np.unique(source).tolist():
+        _name(partial, code)
+    size = len(source)
+    ended = {}
+    for each in message.ended:
+        _name(partial, each.source)
+        key = each.key if each.HasField("key") else None
+        ended[each.source, key, each.ordinal] = (each.start, each.end)
+    cells = MarkCells(
+        source,
+        _codes(message.code_int64, size, len(names)),
+        viewed(message.ordinal_int64, "<i8", "ordinal_int64", size),
+        states.decode(message.states, size),
+        ended,
+    )
+    return MarkedPart(names, cells)
+
+
+# Forwarded events
+
+
+def _forwarded(rows: Rows, used: Ints) -> pb.Forwarded:
+    assert isinstance(rows.source, int)
+    return pb.Forwarded(
+        source=rows.source,
+        ts_int64=packed(rows.ts, "<i8"),
+        value_float64=packed(rows.value, "<f8"),
+        seq_int64=packed(rows.numbers(), "<i8"),
+        key_int32=b"" if rows.codes is None else packed(used.searchsorted(rows.codes), "<i4"),
+        in_order=rows.in_order,
+    )
+
+
+def _rows(message: pb.Forwarded, partial: Partial) -> Rows:
+    _name(partial, message.source)
+    ts = viewed(message.ts_int64, "<i8", "ts_int64")
+    codes = None
+    if message.key_int32:
+        codes = viewed(message.key_int32, "<i4", "key_int32", len(ts))
+        if not (int(codes.min()) >= 0 and int(codes.max()) < len(partial.keys)):
+            raise Malformed("key_int32", "has codes of no key", f"send codes below {len(partial.keys)}")
+    return Rows(
+        ts,
+        viewed(message.value_float64, "<f8", "value_float64", len(ts)),
+        viewed(message.seq_int64, "<i8", "seq_int64", len(ts)),
+        message.source,
+        message.in_order,
+        None,
+        codes,
+    )

@@ -1,0 +1,141 @@
+"""What is said over the wire is what was meant: every batch and every partial, and nothing impossible."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.events import Batch
+from headwater.node import Node
+from headwater.partials import Partial
+from headwater.queries import Query
+from headwater.sources import SourceId
+from headwater.windows import Tumbling
+from headwater_wire import events, partials
+from headwater_wire.errors import Malformed
+from headwater_wire.v1 import events_pb2, partials_pb2
+from tests.harness import Network, batch_of
+from tests.strategies import Stream, cases, streams, trees
+from tests.test_engine import run
+
+
+class WiredNetwork(Network):
+    """A tree whose nodes hear nothing but bytes."""
+
+    def push(self, batch: Batch) -> None:
+        message = events_pb2.Events()
+        message.ParseFromString(events.encode(batch).SerializeToString())
+        super().push(events.decode(message))
+
+    def carried(self, partial: Partial) -> Partial:
+        message = partials_pb2.Partial()
+        message.ParseFromString(partials.encode(partial).SerializeToString())
+        return partials.decode(message)
+
+
+@given(st.data(), cases())
+def test_a_tree_over_the_wire_is_exact(data: st.DataObject, case: tuple[list[Query], list[Stream]]) -> None:
+    run(data, case, data.draw(trees(len(case[1]))), WiredNetwork)
+
+
+@given(streams(max_sources=2))
+def test_a_batch_arrives_as_it_was(drawn: list[Stream]) -> None:
+    for _, sent in drawn:
+        if not sent:
+            continue
+        batch = batch_of(sent)
+        message = events_pb2.Events()
+        message.ParseFromString(events.encode(batch).SerializeToString())
+        arrived = events.decode(message)
+        assert (arrived.source, arrived.first, arrived.keys, arrived.marks) == (
+            batch.source,
+            batch.first,
+            batch.keys,
+            batch.marks,
+        )
+        for name in ("ts", "value", "key", "mark", "bare"):
+            was, now = getattr(batch, name), getattr(arrived, name)
+            assert (was is None) == (now is None)
+            if was is not None:
+                np.testing.assert_array_equal(was, now)
+
+
+def test_times_near_each_other_cost_four_bytes() -> None:
+    ts = np.arange(1_000) + 1_700_000_000_000_000
+    message = events.encode(Batch("s", 1, ts, np.ones(1_000)))
+    assert message.ByteSize() < 12.1 * 1_000
+    far = events.encode(Batch("s", 1, np.array([-(1 << 62), 1 << 62]), np.ones(2)))
+    assert far.WhichOneof("ts") == "ts_int64"
+
+
+@pytest.mark.parametrize("names,bytes_", [(1, 1), (256, 1), (257, 2), (65_536, 2), (65_537, 4)])
+def test_codes_take_as_few_bytes_as_hold_them(names: int, bytes_: int) -> None:
+    keys = tuple(f"k{n}" for n in range(names))
+    batch = Batch("s", 1, np.zeros(3, np.int64), np.ones(3), key=np.array([0, names - 1, 0]), keys=keys)
+    message = events.encode(batch)
+    assert len(message.key) == 3 * bytes_
+    arrived = events.decode(message)
+    assert arrived.key is not None
+    assert arrived.key.tolist() == [0, names - 1, 0]
+
+
+def good() -> events_pb2.Events:
+    return events.encode(
+        Batch.from_records("s", 5, [(1, "a", 1.0, None), (2, "b", None, "go"), (3, "a", 2.0, None)])
+    )
+
+
+@pytest.mark.parametrize(
+    "field,change",
+    [
+        ("count", {"count": 0}),
+        ("count", {"count": events.EVENT_LIMIT + 1}),
+        ("first", {"first": 0}),
+        ("value", {"value": b"123"}),
+        ("ts_deltas", {"count": 2}),
+        ("key", {"key": b"\x00\x01\x07"}),
+        ("mark", {"mark": b"\x00\x02\x00"}),
+        ("bare", {"bare": b"\x00\x00"}),
+        ("source", {"source": ""}),
+    ],
+)
+def test_impossible_events_are_refused(field: str, change: dict[str, object]) -> None:
+    message = good()
+    for name, value in change.items():
+        setattr(message, name, value)
+    with pytest.raises(Malformed, match=field):
+        events.decode(message)
+
+
+def test_impossible_partials_are_refused() -> None:
+    node = Node([Query("q", Tumbling(10), "sum", key_by="key")])
+    node.admit("s", lateness=0)
+    node.push(batch_of_keys())
+    message = partials.encode(node.flush())
+    unknown = partials_pb2.Partial()
+    unknown.CopyFrom(message)
+    unknown.vector[0].source = 7
+    with pytest.raises(Malformed, match="source"):
+        partials.decode(unknown)
+    short = partials_pb2.Partial()
+    short.CopyFrom(message)
+    short.parts[0].sliced.selections[0].start_int64 = b"12345678"
+    with pytest.raises(Malformed):
+        partials.decode(short)
+    outside = partials_pb2.Partial()
+    outside.CopyFrom(message)
+    del outside.parts[0].sliced.places[:]
+    with pytest.raises(Malformed, match="code_int64"):
+        partials.decode(outside)
+
+
+def batch_of_keys() -> Batch:
+    return Batch.from_records("s", 1, [(1, "a", 1.0, None), (2, "b", 2.0, None)])
+
+
+def test_sources_sort_by_name_then_by_incarnation() -> None:
+    ids = [SourceId("a", 2), SourceId("a", 10), SourceId("a!", 1), SourceId("ab", 1)]
+    assert sorted(map(str, ids), key=str.encode) == [str(each) for each in ids]
+    assert [SourceId.of(str(each)) for each in ids] == ids
