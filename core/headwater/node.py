@@ -302,12 +302,32 @@ class Node:
         )
         source.since = source.prefix
         self.sources[name] = source
-        self._by_code.append(source)
+        if source.code < len(self._by_code):
+            self._by_code[source.code] = source
+        else:
+            self._by_code.append(source)
         self._sites.code(site)
         self._admitted(source)
 
     def _admitted(self, source: Source) -> None:
         """The root counts it in."""
+
+    def place(self, name: str, prefix: Prefix) -> None:
+        """Stand at another prefix of a source: what comes next begins there. Only behind a flush."""
+        source = self._known(name)
+        if source.position != source.since.position:
+            raise NotFlushed
+        source.position, source.largest, source.marks = prefix.position, prefix.largest, dict(prefix.marks)
+        source.skips, source.opening = prefix.skips, prefix.opening
+        source.since, source.late, source.rejected, source.sample = source.prefix, 0, 0, ()
+
+    def release(self, name: str) -> None:
+        """Know a source no longer. Only behind a flush."""
+        source = self.sources.get(name)
+        if source is not None:
+            if source.position != source.since.position:
+                raise NotFlushed
+            del self.sources[name]
 
     def skip(self, name: str, seq: int) -> None:
         """Never read a record that waits because its ts is too far ahead: the root has decided so.
@@ -462,13 +482,7 @@ class Node:
         ]
         if unfit:
             raise DoesNotFit(unfit)
-        if partial.version > self.version:
-            raise StaleVersion(partial.version, self.version)
-        if partial.signature != self._signatures[partial.version]:
-            raise OtherQueries
-        behind = [c for c in self.changes[partial.version :] if c.edge <= partial.largest]
-        if behind:
-            raise StaleVersion(partial.version, self.version)
+        self._check_queries(partial)
         if self._failed is not None:
             raise self._failed
         try:
@@ -485,6 +499,16 @@ class Node:
             mine.late += span.late
             mine.rejected += span.rejected
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
+
+    def _check_queries(self, partial: Partial) -> None:
+        """Raise if it was made with other queries than hold here for its events."""
+        if partial.version > self.version:
+            raise StaleVersion(partial.version, self.version)
+        if partial.signature != self._signatures[partial.version]:
+            raise OtherQueries
+        behind = [c for c in self.changes[partial.version :] if c.edge <= partial.largest]
+        if behind:
+            raise StaleVersion(partial.version, self.version)
 
     def _merge(self, partial: Partial) -> None:
         codes = np.zeros(max(partial.sources, default=0) + 1, np.int32)

@@ -172,14 +172,15 @@ class Root(Node):
         Before the first source there is nothing to start with, and where nothing is waited for any more
         there is nothing to decide: then it does nothing.
         """
-        if not self.sources or self._started:
+        if not self.sources or self.started:
             return
         self._expected = len(self.sources)
         self.decisions.append(Decision("start", "", 0))
         self._advance()
 
     @property
-    def _started(self) -> bool:
+    def started(self) -> bool:
+        """Whether all sources that are waited for are there."""
         return self._finished or len(self.sources) >= self._expected
 
     def idle(self, name: str) -> None:
@@ -214,6 +215,10 @@ class Root(Node):
             source.largest = max(source.largest, floor)
         self._raise_ordinals(source)
         self._decide("resume", source, floor=floor, ordinals=True)
+
+    def reopen(self, name: str, opening: str) -> None:
+        """The source's spool was opened again: what was sent from before no longer fits."""
+        self._known(name).opening = opening
 
     def retire(self, name: str) -> None:
         """Give a source up for good."""
@@ -276,6 +281,11 @@ class Root(Node):
             self.resume(name)
         super().merge(partial)
         self._advance()
+
+    def check(self, partial: Partial) -> None:
+        """Raise if a partial whose positions fit cannot be merged all the same."""
+        self._refuse_far_ahead(partial)
+        self._check_queries(partial)
 
     def flush(self) -> Partial:
         """A root gives results, not partials: what it holds is nobody else's."""
@@ -401,13 +411,13 @@ class Root(Node):
         if waiting <= limit:
             return None
         lows = {source.code: source.largest - source.lateness for source in self._roster()}
-        held_back = group.held_back(unfinished, roster, lows) if self._started else {}
+        held_back = group.held_back(unfinished, roster, lows) if self.started else {}
         # Every window waits a while for everybody: named are those who alone let too many wait, if any do.
         alone = {code: number for code, number in held_back.items() if number > limit}
         held_back = alone or held_back
         names = {code: self.order.names[code] for code in held_back}
         sources = tuple(names[code] for code in sorted(names, key=lambda c: (-held_back[c], names[c])))
-        if not self._started:
+        if not self.started:
             missing = self._expected - len(self.sources)
             what, remedy = f"sources that are expected ({missing} more)", "admit them or start without them"
         elif sources:
@@ -436,15 +446,24 @@ class Root(Node):
 
     def add(self, query: Query) -> Change:
         """Add a query: it sees the events from the first edge above everything applied so far."""
-        validate([*(active.query for active in self._actives.values()), query])
-        same_functions(self.queries, query)
-        edge = self._edge(query)
-        change = Change("add", query, edge, self.version + 1)
+        change = self.proposed(query)
         self.apply(change)
         return change
 
     def remove(self, query_id: str, *, at_once: bool = False) -> Change:
         """Remove a query, after the windows that it has begun or at once (which drops them)."""
+        change = self.proposed_removal(query_id, at_once=at_once)
+        self.apply(change)
+        return change
+
+    def proposed(self, query: Query) -> Change:
+        """The change that adds a query, for whoever logs it before it is applied."""
+        validate([*(active.query for active in self._actives.values()), query])
+        same_functions(self.queries, query)
+        return Change("add", query, self._edge(query), self.version + 1)
+
+    def proposed_removal(self, query_id: str, *, at_once: bool = False) -> Change:
+        """The change that removes a query."""
         active = self._actives.get(query_id)
         if active is None:
             raise InvalidQuery(
@@ -459,9 +478,7 @@ class Root(Node):
             )
         edge = self._edge(active.query)
         # Where nothing was applied there is no window to wait for.
-        change = Change("remove", active.query, edge, self.version + 1, at_once or edge == TS_MIN)
-        self.apply(change)
-        return change
+        return Change("remove", active.query, edge, self.version + 1, at_once or edge == TS_MIN)
 
     def _edge(self, query: Query) -> int:
         """The first edge of a query above everything applied so far; nothing applied: the beginning."""

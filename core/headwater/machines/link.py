@@ -1,0 +1,42 @@
+"""The way up from a source or node: one ordered stream at a time, retries under the same id (rule 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headwater.machines.messages import Stream
+
+
+@dataclass(slots=True)
+class Link:
+    """The stream of `who` to its parent; another one is opened when the parent changes or is silent."""
+
+    who: str
+    parent: str
+    patience: int
+    number: int = 0
+    heard: int = 0
+    issued: int = 0
+
+    @property
+    def stream(self) -> Stream:
+        return self.who, self.number
+
+    def open(self, parent: str, now: int) -> bool:
+        """Look whether the stream still serves; True if it is a new one."""
+        if self.number and parent == self.parent and now - self.heard <= self.patience:
+            return False
+        self.parent, self.heard = parent, now
+        self.number += 1
+        return True
+
+    def mine(self, stream: Stream, now: int) -> bool:
+        """Whether an answer is for this stream; any other one is not heeded."""
+        if stream != self.stream:
+            return False
+        self.heard = now
+        return True
+
+    def next_id(self) -> str:
+        self.issued += 1
+        return f"{self.who}/{self.issued}"
