@@ -37,7 +37,16 @@ def expected_rows(queries: Iterable[Query], streams: Sequence[Stream]) -> list[o
 def decisions_of(root: Root) -> list[oracle.Decision]:
     """What the root has decided about its sources, in the oracle's words."""
     return [
-        oracle.Decision(d.source, d.after, d.floor, d.closes, d.ordinals, d.key_ordinals, d.skip)
+        oracle.Decision(
+            d.source,
+            d.after,
+            d.floor,
+            d.closes,
+            d.ordinals,
+            d.key_ordinals,
+            d.skip,
+            returns=d.kind in ("admit", "resume"),
+        )
         for d in root.decisions
     ]
 

@@ -612,3 +612,19 @@ def test_a_function_that_raises_is_named_and_stops_the_node(step: str) -> None:
         assert root.account("s").accepted == 0
         with pytest.raises(FunctionFailed):
             run()
+
+
+@pytest.mark.parametrize("field,name,site", [("source", "\ud800", ""), ("site", "s", "\ud800")])
+def test_a_name_that_is_no_text_is_refused(field: str, name: str, site: str) -> None:
+    root = Root([Query("q", Tumbling(10))])
+    with pytest.raises(InvalidSource) as caught:
+        root.admit(name, lateness=0, site=site)
+    assert [problem.field for problem in caught.value.problems] == [field]
+    assert not root.sources
+
+
+def test_a_source_that_is_no_name_is_not_known() -> None:
+    root = Root([Query("q", Tumbling(10))])
+    for call in (root.idle, root.resume, root.retire, root.account):
+        with pytest.raises(InvalidSource, match="no such source"):
+            call([])  # type: ignore[arg-type]  # what a user may try

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,23 +68,40 @@ class Scenario:
         assert_exact([query for query, _ in self.specs], expected, found)
 
 
+# Few windows and few kinds of queries, so that those which come and go share a group.
+_ALIKE = st.builds(
+    Query,
+    st.just("q"),
+    st.sampled_from((Session(3), Session(3), Session(8), Tumbling(1), Sliding(6, 2), Punctuation("S", "E"))),
+    st.sampled_from(("sum", "count", "median")),
+    st.sampled_from((None, "key")),
+)
+
+
 @given(st.data(), streams(wide=False))
 def test_queries_come_and_go(data: st.DataObject, given_streams: list[Stream]) -> None:
-    tree = data.draw(trees(len(given_streams)))
-    first = [data.draw(queries(f"q{n}", empties=False)) for n in range(data.draw(st.integers(0, 3)))]
-    scenario = Scenario(first, given_streams, tree)
-    pieces = [
-        [b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in given_streams
-    ]
+    _come_and_go(data, given_streams, queries("q", empties=False))
+
+
+@given(st.data(), streams(wide=False, max_sources=2))
+def test_queries_of_one_group_come_and_go(data: st.DataObject, given_streams: list[Stream]) -> None:
+    _come_and_go(data, given_streams, _ALIKE)
+
+
+def _come_and_go(data: st.DataObject, streams: list[Stream], drawn: st.SearchStrategy[Query]) -> None:
+    tree = data.draw(trees(len(streams)))
+    first = [replace(data.draw(drawn), id=f"q{n}") for n in range(data.draw(st.integers(0, 3)))]
+    scenario = Scenario(first, streams, tree)
+    pieces = [[b for b in batches(events, data.draw(splits(len(events)))) if b] for _, events in streams]
     number = len(first)
     for source, flush in data.draw(schedules([len(p) for p in pieces])):
         scenario.network.push(batch_of(pieces[source].pop(0)))
         if flush:
-            scenario.network.flush(scenario.network.home[given_streams[source][0].name])
+            scenario.network.flush(scenario.network.home[streams[source][0].name])
             scenario.network.take()
         action = data.draw(st.sampled_from(["nothing"] * 4 + ["add", "remove"]))
         if action == "add" and number < 6:
-            scenario.add(data.draw(queries(f"q{number}", empties=False)))
+            scenario.add(replace(data.draw(drawn), id=f"q{number}"))
             number += 1
         elif action == "remove" and scenario.alive:
             gone = data.draw(st.sampled_from(sorted(scenario.alive)))
@@ -239,3 +259,89 @@ def test_bad_changes_say_what_to_do() -> None:
         root.add(Query("q", Tumbling(20)))
     with pytest.raises(InvalidQuery, match="'x' is not there; give one of q"):
         root.remove("x")
+
+
+@pytest.mark.parametrize("key_by", [None, "key"])
+def test_a_session_is_cut_at_the_edge_even_if_no_event_lies_there(key_by: str | None) -> None:
+    found = []
+    for pieces in ([[10, 13, 14]], [[10], [13, 14]]):
+        root = Root([Query("t", Tumbling(1), key_by=key_by), Query("old", Session(10), key_by=key_by)])
+        root.admit("s", lateness=0)
+        root.push(_batch(1, 10))
+        assert root.add(Query("new", Session(10), key_by=key_by)).edge == root.remove("old").edge == 11
+        first = 2
+        for ts in pieces:
+            root.push(_batch(first, *ts))
+            first += len(ts)
+        root.finish()
+        found.append([(r.query, r.start, r.end, r.count) for r in root.take() if r.query != "t"])
+    assert found[0] == found[1] == [("old", 10, 20, 2), ("new", 13, 24, 2)]
+
+
+@pytest.mark.parametrize("gone", ["a", "b"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_one_of_two_session_queries_goes_and_the_other_stays_whole(gone: str, at_once: bool) -> None:
+    root = Root([Query("a", Session(10)), Query("b", Session(10))])
+    root.admit("s", lateness=0)
+    for n in range(1, 40):
+        root.push(_batch(n, n))
+        if n == 5:
+            root.remove(gone, at_once=at_once)
+    root.finish()
+    found = {r.query: (r.start, r.end, r.count) for r in root.take()}
+    assert found.pop("b" if gone == "a" else "a") == (1, 49, 39)
+    assert found == ({} if at_once else {gone: (1, 15, 5)})
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("fine", [Tumbling(1), Sliding(2_000, 500)])
+def test_long_windows_stay_whole_when_finer_ones_go(fine: Tumbling | Sliding, at_once: bool) -> None:
+    total = UserDefined("total", int, lambda a, b: a + b, lambda s: s, invert=lambda a, b: a - b)
+    plain = UserDefined("plain", int, lambda a, b: a + b, lambda s: s)
+    node, root = Node(both := [Query("a", fine), _long(total, plain)]), Root(both)
+    alone = Root(both)
+    for each in (node, root, alone):
+        each.admit("s", lateness=0)
+    found = {}
+    for first in range(0, 60_000, 100):
+        ts = np.arange(first, first + 100)
+        for each in (node, alone):
+            each.push(Batch("s", first + 1, ts, np.ones(100)))
+        root.merge(node.flush())
+        if first == 15_300:
+            node.apply(root.remove("a", at_once=at_once))
+            alone.remove("a", at_once=at_once)
+        for name, engine in (("root", root), ("alone", alone)):
+            found.update({(name, r.start): r for r in engine.take() if r.query == "b"})
+    assert len(found) > 18
+    for (_, start), row in found.items():
+        size = row.end - max(start, 0)
+        assert row.values == {"sum": size, "stddev": 0.0, "total": size, "plain": size}
+
+
+def _long(*functions: UserDefined) -> Query:
+    return Query("b", Sliding(10_000, 5_000), ["sum", "stddev", *functions])
+
+
+def test_a_mark_window_that_is_open_when_its_query_goes_ends_at_the_edge() -> None:
+    root = Root([Query("jobs", Punctuation("S", "E")), Query("t", Tumbling(10))])
+    root.admit("a", lateness=0)
+    root.push(Batch.from_records("a", 1, [(0, None, 1.0, "S"), (1, None, 1.0, None)]))
+    assert root.remove("jobs").edge == 2
+    root.push(Batch.from_records("a", 3, [(4, None, 1.0, None), (5, None, None, "E"), (30, None, 1.0, None)]))
+    found = [(r.start, r.end, r.count) for r in root.take() if r.query == "jobs"]
+    assert found == [(0, 2, 2)]
+
+
+def test_nobody_forwards_events_for_queries_that_are_gone() -> None:
+    for at_once in (False, True):
+        node, root = Node(both := [Query("n", Tumbling(count=2)), Query("t", Tumbling(10))]), Root(both)
+        for each in (node, root):
+            each.admit("s", lateness=0)
+        node.push(_batch(1, 1, 2))
+        partial = node.flush()
+        assert partial.events
+        root.merge(partial)
+        node.apply(root.remove("n", at_once=at_once))
+        node.push(_batch(3, 3, 4))
+        assert not node.flush().events

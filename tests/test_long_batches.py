@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headwater import oracle
+from headwater.aggregates import UserDefined
 from headwater.events import Batch
 from headwater.queries import Query, Where
 from headwater.results import Result
@@ -75,3 +76,45 @@ def test_count_windows_over_events_that_come_in_any_order(sources: int, where: W
         Query("sliding", Sliding(count=4_000, every=3_000), functions),
     ]
     run(queries, columns, 300)
+
+
+@pytest.mark.parametrize("size", [4_096, 4_097, SIZE])
+@pytest.mark.parametrize("length", [700, 1 << 40])
+def test_what_is_not_finite_reaches_no_other_operator(size: int, length: int) -> None:
+    whole = UserDefined("whole", int, lambda a, b: a + b, lambda s: s)
+    value = np.ones(size)
+    value[[7, 9]] = np.nan, -np.inf
+    root = Root([Query("q", Tumbling(length), ["sum", whole, "variance"])])
+    root.admit("s", lateness=0)
+    root.push(Batch("s", 1, np.arange(size), value))
+    root.finish()
+    rows = list(root.take())
+    assert sum(row.values["whole"] for row in rows) == size - 2
+    assert root.account("s").refused == {"value not finite": 2}
+
+
+def test_a_function_folds_whole_blocks_of_which_some_slices_are_forgotten() -> None:
+    total = UserDefined("total", int, lambda a, b: a + b, lambda s: s)
+    root = Root([Query("q", Sliding(2_000, 1), total)])
+    root.admit("s", lateness=0)
+    ts = np.concatenate((np.arange(0, 6_000, 100), np.arange(6_000, 12_000)))
+    found = 0
+    for first in range(0, len(ts), 50):
+        root.push(Batch("s", first + 1, ts[first : first + 50], np.ones(len(ts[first : first + 50]))))
+        for row in root.take():
+            inside = np.count_nonzero((ts >= row.start) & (ts < row.end))
+            assert row.values["total"] == row.count == inside
+            found += 1
+    assert found > 10_000
+
+
+def test_a_tie_over_two_batches_keeps_its_order() -> None:
+    path = UserDefined("path", lambda v: (v,), lambda a, b: a + b, lambda s: s, commutative=False)
+    root = Root([Query("q", Session(10), path)])
+    root.admit("a", lateness=0)
+    ts = np.concatenate((np.zeros(1_499, np.int64), [1_000], [1_000, 1_001], np.full(1_498, 5_000)))
+    for half in (slice(0, 1_500), slice(1_500, 3_000)):
+        root.push(Batch("a", half.start + 1, ts[half], np.arange(half.start, half.stop, dtype=float)))
+    root.finish()
+    (middle,) = (row for row in root.take() if row.start == 1_000)
+    assert middle.values["path"] == (1_499.0, 1_500.0, 1_501.0)

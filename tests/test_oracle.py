@@ -364,7 +364,7 @@ def test_predicates_select_events_but_never_marks() -> None:
 def test_marks_outside_of_the_querys_time_do_not_act() -> None:
     drawn = "1=1 2S 4=1 5=1 6E 7S 8=1 9E 10S 11=1 12E"
     assert bounds(marked(begin=5), drawn) == [(7, 9, 1), (10, 12, 1)]  # begins while the first is open
-    assert bounds(marked(end=9), drawn) == [(2, 6, 2)]
+    assert bounds(marked(end=9), drawn) == [(2, 6, 2), (7, 9, 1)]  # what is open ends with the query
     assert bounds(marked(end=10, emitted_until=8), drawn) == [(2, 6, 2)]
 
 
@@ -454,7 +454,7 @@ def test_order_is_kept_per_key() -> None:
         ([Decision("b", 0, ordinals={"q": 1})], [(2, 5, 1), (4, 15, 3)]),
         ([Decision("b", 0, ordinals={"other": 1})], [(2, 9, 3)]),
         # b went idle and came back as the next undecided was 1: it is waited for again
-        ([Decision("b", 4, closes=True), Decision("b", 4, ordinals={"q": 1})], [(2, 9, 3)]),
+        ([Decision("b", 4, closes=True), Decision("b", 4, ordinals={"q": 1}, returns=True)], [(2, 9, 3)]),
         ([Decision("b", 4, closes=True)], [(2, 9, 3), (12, 15, 1)]),
     ],
 )

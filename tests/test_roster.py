@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import oracle
-from headwater.errors import DoesNotFit, InvalidSource
+from headwater.aggregates import UserDefined
+from headwater.errors import DoesNotFit, FunctionFailed, InvalidSource
 from headwater.events import Batch
 from headwater.node import Node
 from headwater.prefix import Prefix
@@ -15,7 +16,7 @@ from headwater.queries import Query, Scope
 from headwater.results import Result
 from headwater.root import NAMED, Degraded, Root
 from headwater.verification import spec_of
-from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Tumbling, Window
+from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Sliding, Tumbling, Window
 from tests.harness import assert_exact, assert_in_order, batch_of, decisions_of
 from tests.strategies import (
     COUNT_WINDOWS,
@@ -429,10 +430,8 @@ def test_windows_by_order_wait_for_the_start() -> None:
     assert bounds(root) == [(0, 3, 1)]
 
 
-def test_there_is_nothing_to_start_without_sources_or_twice() -> None:
+def test_there_is_nothing_to_start_twice() -> None:
     root = root_of(expected=2)
-    root.start()
-    assert root.decisions == []
     root.admit("a", lateness=0)
     root.start()
     root.start()
@@ -879,3 +878,55 @@ def test_an_intermediate_node_passes_on_what_was_skipped() -> None:
     middle.merge(child.flush())
     root.merge(middle.flush())
     assert (root.account("a").rejected, root.watermark) == (1, 3)
+
+
+def test_a_record_that_has_to_wait_wakes_nobody() -> None:
+    root = Root([Query("q", Tumbling(10))], expected=2, horizon=100)
+    for name in "ab":
+        root.admit(name, lateness=0)
+        root.push(Batch(name, 1, [0], [1.0]))
+    root.idle("a")
+    root.push(Batch("b", 2, [90], [1.0]))
+    assert root.push(Batch("a", 2, [10**6], [1.0])) == 0
+    assert [d.kind for d in root.decisions][-1] == "idle"
+    assert root.push(Batch("b", 3, [180], [1.0])) == 1
+    assert root.watermark == 180
+
+
+def test_a_start_before_the_first_source_waits_for_no_second_one() -> None:
+    root = Root([Query("q", Tumbling(10))], expected=3)
+    root.start()
+    root.admit("a", lateness=0)
+    root.push(Batch("a", 1, [25], [1.0]))
+    assert root.watermark == 25
+
+
+def test_a_function_that_fails_while_windows_close_stops_the_root() -> None:
+    def combine(one: int, two: int) -> int:
+        raise ValueError
+
+    broken = UserDefined("broken", int, combine, lambda state: state)
+    root = Root([Query("q", Sliding(20, 10), broken), Query("t", Tumbling(10))])
+    root.admit("a", lateness=0)
+    root.push(Batch("a", 1, [10], [1.0]))
+    root.push(Batch("a", 2, [20], [1.0]))
+    # Closing [10, 30) combines two slices.
+    with pytest.raises(FunctionFailed):
+        root.push(Batch("a", 3, [30], [1.0]))
+    with pytest.raises(FunctionFailed):
+        root.push(Batch("a", 4, [1_000], [1.0]))
+
+
+@pytest.mark.parametrize("steps", [(), (50_000,), (99_000, 100_001, 120_000)])
+def test_how_many_empty_windows_there_are_does_not_depend_on_the_steps_of_the_watermark(
+    steps: tuple[int, ...],
+) -> None:
+    query = Query("q", Tumbling(1), emit_empty=True)
+    root = Root([query])
+    root.admit("a", lateness=0)
+    found = 0
+    for number, ts in enumerate((0, *steps, 150_000, 150_010), start=1):
+        beats = ts in steps
+        root.push(Batch.from_records("a", number, [(ts, None, None if beats else 1.0, None)]))
+        found += len(root.take())
+    assert found == 100_001 + 10

@@ -484,3 +484,11 @@ def test_bad_queries_and_bad_lateness_are_found_before_the_events() -> None:
         aggregate(events(), Query("q", Tumbling(0)))
     with pytest.raises(InvalidSource, match="lateness"):
         aggregate(PLAIN, QUERIES, lateness="soon")
+
+
+def test_the_accounts_say_what_was_left_out() -> None:
+    events = {"ts": [1, 2, 1 << 70, 9, 3], "value": [1.0, float("nan"), 1.0, 1.0, 1.0]}
+    results = aggregate(events, Query("q", Tumbling(10)), lateness=2)
+    ((_, account),) = results.accounts.items()
+    assert (account.accepted, account.counted, account.late, account.rejected) == (5, 2, 1, 2)
+    assert account.refused == {"late": 1, "ts out of range": 1, "value not finite": 1}

@@ -20,7 +20,7 @@ States = Mapping[str, Columns]
 
 TOP_LIMIT = 1_000
 # Columns that every result has.
-RESERVED = ("query", "site", "key", "start", "end")
+RESERVED = ("query", "incarnation", "site", "key", "start", "end", "ordinal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,6 @@ class UserDefined:
     lower: Callable[[Any], Any]
     commutative: bool = True
     invert: Callable[[Any, Any], Any] | None = None
-
-    @property
-    def invertible(self) -> bool:
-        return self.invert is not None
 
 
 def _sum(states: States) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.durations import integer
 from headwater.errors import InvalidEvents, Problem
 from headwater.rows import TS_MAX, TS_MIN, Array, Floats, Ints
 
@@ -43,9 +44,10 @@ class Batch:
         problems: list[Problem] = []
         if not isinstance(source, str) or not source:
             problems.append(Problem("source", f"is {source!r}", "give the name of the source"))
-        if not isinstance(first, int) or first < 1:
+        number = integer(first)
+        if number is None or number < 1:
             problems.append(Problem("first", f"is {first!r}", "records are numbered from 1"))
-        self.source, self.first = source, first
+        self.source, self.first = source, number or 1
         self.ts: Ints = _column("ts", ts, np.int64, problems)
         self.value: Floats = _column("value", value, np.float64, problems)
         self.keys = keys if isinstance(keys, tuple) else _dictionary("keys", keys, problems)

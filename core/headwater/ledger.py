@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from headwater.prefix import SAMPLE_LIMIT, Refused
+from headwater.prefix import LATE, SAMPLE_LIMIT, Refused
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One source's records. Heartbeats and marks count as counted; the sample is of the others."""
+    """One source's records. Heartbeats and marks count as counted; `refused` says by reason how many of the
+    others there were, the sample which came first."""
 
     accepted: int = 0
-    counted: int = 0
-    late: int = 0
-    rejected: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
 
-    def plus(self, read: int, late: int, rejected: int, sample: tuple[Refused, ...]) -> Account:
+    @property
+    def late(self) -> int:
+        return self.refused.get(LATE, 0)
+
+    @property
+    def rejected(self) -> int:
+        return sum(self.refused.values()) - self.late
+
+    @property
+    def counted(self) -> int:
+        return self.accepted - sum(self.refused.values())
+
+    def plus(self, read: int, refused: Mapping[str, int], sample: tuple[Refused, ...]) -> Account:
         """With more records read. The sample keeps the first ones: those that say when it began."""
         return Account(
-            self.accepted + read,
-            self.counted + read - late - rejected,
-            self.late + late,
-            self.rejected + rejected,
-            (self.sample + sample)[:SAMPLE_LIMIT],
+            self.accepted + read, added(self.refused, refused), (self.sample + sample)[:SAMPLE_LIMIT]
         )
+
+
+def added(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+    """Counts by reason, of both."""
+    return {reason: one.get(reason, 0) + two.get(reason, 0) for reason in {**one, **two}}

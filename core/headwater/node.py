@@ -18,6 +18,7 @@ from headwater.durations import Duration, integer, microseconds
 from headwater.errors import (
     DoesNotFit,
     FunctionFailed,
+    Invalid,
     InvalidSource,
     NotFlushed,
     OtherQueries,
@@ -25,12 +26,12 @@ from headwater.errors import (
     Problem,
     StaleVersion,
 )
-from headwater.events import Batch
+from headwater.events import Batch, name_problem
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup, MarkedPart
 from headwater.groups.members import Active
 from headwater.groups.sliced import SlicedGroup, SlicedPart
-from headwater.ledger import Account
+from headwater.ledger import Account, added
 from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
 from headwater.partials import Partial, Span
@@ -59,8 +60,7 @@ class Source:
     account: Account = field(default_factory=Account)
     # What has been read since the last flush.
     since: Prefix = field(default_factory=Prefix)
-    late: int = 0
-    rejected: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
     idle: bool = False
     retired: bool = False
@@ -201,6 +201,9 @@ class Node:
         # The group that finds out by its sums whether values are finite, if it reads them alone.
         alone = len(self._sliced) == 1 and not self._central and not self._marked
         self._prover = self._sliced[0] if alone and self._sliced[0].proves else None
+        # From when on nobody asks for events in their order.
+        ends = [member.end for group, _ in self._central for member in group.members]
+        self._central_until = max(ends, default=TS_MIN)
         # Copies of an event leave together; sites are looked up only for whoever tells them apart.
         self._copies = any(sharing.deduplicate for _, sharing in self._central)
         self._sites_matter = any(sharing.scope == "local" for _, sharing in self._central)
@@ -246,8 +249,15 @@ class Node:
                     group.member = ended
             else:
                 kept = [m for m in group.members if m.index != active.index]
-                group.join(kept if change.at_once else [*kept, ended])
+                group.join(kept if change.at_once else [*kept, ended], gone_at=change.edge)
+        self._drop_empty()
         self._arrange()
+
+    def _drop_empty(self) -> None:
+        """Groups of nobody that read events in their order: nobody need forward them."""
+        for group_id in [group_id for group_id, group in self._groups.items() if not group.members]:
+            if self._sharing[group_id].kind in ("counted", "ordered"):
+                del self._groups[group_id]
 
     def _drop(self, group_id: int) -> None:
         """Forget a mark query, and where the sources stand with it."""
@@ -278,6 +288,9 @@ class Node:
             problems.append(Problem("source", f"is {name!r}", "give the name of the source"))
         elif name in self.sources:
             problems.append(Problem("source", f"{name!r} is there already", "admit each source once"))
+        for what, given in (("source", name), ("site", site)):
+            if isinstance(given, str) and (wrong := name_problem(given)):
+                problems.append(Problem(what, *wrong))
         if not isinstance(site, str):
             problems.append(Problem("site", f"is {site!r}", "give the name of the site"))
         try:
@@ -319,7 +332,7 @@ class Node:
             raise NotFlushed
         source.position, source.largest, source.marks = prefix.position, prefix.largest, dict(prefix.marks)
         source.skips, source.opening = prefix.skips, prefix.opening
-        source.since, source.late, source.rejected, source.sample = source.prefix, 0, 0, ()
+        source.since, source.refused, source.sample = source.prefix, {}, ()
 
     def release(self, name: str) -> None:
         """Know a source no longer. Only behind a flush."""
@@ -353,11 +366,10 @@ class Node:
         raise InvalidSource("the record cannot be skipped", [problem])
 
     def _known(self, name: str) -> Source:
-        source = self.sources.get(name)
+        source = self.sources.get(name) if isinstance(name, str) else None
         if source is None:
-            raise InvalidSource(
-                "the batch cannot be taken", [Problem("source", f"{name!r} is not known", "admit it first")]
-            )
+            problem = Problem("source", f"{name!r} is not known", "admit it first")
+            raise InvalidSource("there is no such source", [problem])
         return source
 
     # Events
@@ -367,7 +379,11 @@ class Node:
 
         Whoever runs the node knows the limit: the watermark from above and a horizon, or a clock.
         """
-        self._limit = min(limit, TS_MAX)
+        moment = integer(limit)
+        if moment is None:
+            problem = Problem("limit", f"is {limit!r}", "give microseconds since the epoch")
+            raise Invalid("the node cannot read until then", [problem])
+        self._limit = min(moment, TS_MAX)
 
     def push(self, batch: Batch) -> int:
         """Read a batch; gives how many records were read. The rest is too far ahead: send it again later."""
@@ -394,7 +410,7 @@ class Node:
         else:
             for sliced in self._sliced:
                 sliced.read(rows, low, high, batch.keys, source.site)
-        if self._central:
+        if self._central and low < self._central_until:
             self._ordered.add(self._with_keys(rows, batch.keys))
         if high > self.largest:
             self.largest = high
@@ -413,7 +429,7 @@ class Node:
                 sliced.read(rows, judged.low, judged.high, batch.keys, source.site)
             if judged.high > self.largest:
                 self.largest = judged.high
-            if self._central:
+            if self._central and judged.low < self._central_until:
                 self._ordered.add(self._with_keys(rows, batch.keys))
         for mark in judged.marks:
             self.largest = max(self.largest, mark.ts)
@@ -425,9 +441,8 @@ class Node:
             source.skips = frozenset(seq for seq in source.skips if seq > source.position)
         if judged.largest > source.largest:
             source.largest = judged.largest
-        if judged.late or judged.rejected:
-            source.late += judged.late
-            source.rejected += judged.rejected
+        if judged.refused:
+            source.refused = added(source.refused, judged.refused)
             source.sample = (source.sample + judged.sample)[:SAMPLE_LIMIT]
         return judged.read
 
@@ -452,12 +467,10 @@ class Node:
         for source in self.sources.values():
             now = source.prefix
             if now != source.since:
-                partial.vector[source.name] = Span(
-                    source.since, now, source.late, source.rejected, source.sample
-                )
+                partial.vector[source.name] = Span(source.since, now, source.refused, source.sample)
                 partial.sources[source.code] = source.name
                 source.account = self._settled(source)
-                source.since, source.late, source.rejected, source.sample = now, 0, 0, ()
+                source.since, source.refused, source.sample = now, {}, ()
         for group_id, group in self._groups.items():
             if isinstance(group, CountedGroup) or self._sharing[group_id].kind == "ordered":
                 continue
@@ -471,7 +484,7 @@ class Node:
 
     def _settled(self, source: Source) -> Account:
         read = source.position - source.since.position
-        return source.account.plus(read, source.late, source.rejected, source.sample)
+        return source.account.plus(read, source.refused, source.sample)
 
     def merge(self, partial: Partial) -> None:
         """Take another node's partial, whole or not at all."""
@@ -496,8 +509,7 @@ class Node:
             mine.position, mine.largest = span.high.position, span.high.largest
             mine.marks, mine.skips = dict(span.high.marks), span.high.skips
             mine.opening = span.high.opening
-            mine.late += span.late
-            mine.rejected += span.rejected
+            mine.refused = added(mine.refused, span.refused)
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
 
     def _check_queries(self, partial: Partial) -> None:

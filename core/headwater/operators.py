@@ -301,7 +301,7 @@ class Max(_Extreme):
 class Moments(Operator):
     """Count, mean and standard deviation, merged without cancellation (Chan et al.).
 
-    The deviation, not its square: wherever the values are within what a float holds, so is it.
+    The deviation, not its square: wherever a float holds the sum of the absolute values, it holds this.
     """
 
     name = "moments"

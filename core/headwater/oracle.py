@@ -16,6 +16,7 @@ from itertools import product
 from typing import Any, Literal
 
 TS_LIMIT = 1 << 62
+EMPTY_LIMIT = 100_000  # empty windows in a row that are reported
 _NEVER = -(1 << 100)  # M before the first event: below every ts, whatever the lateness
 
 
@@ -43,9 +44,9 @@ class Decision:
     """What a root logged about a source once the source's prefix had reached number `after`.
 
     First M is raised to `floor`. `closes` (idle, retire) then closes the open mark windows at M and takes
-    the source out of the order. `ordinals` (admit, resume) raises the ordinal of each query that it names
-    and takes the source into that query's order (again); `key_ordinals` holds those of keys apart. The
-    event with the number `skip` is never read.
+    the source out of the order; `returns` (admit, resume) takes it in (again). `ordinals` raises the ordinal
+    of each query that it names, `key_ordinals` holds those of keys apart. The event with the number
+    `skip` is never read.
     """
 
     source: str
@@ -55,6 +56,7 @@ class Decision:
     ordinals: Mapping[str, int] = field(default_factory=dict)
     key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
     skip: int | None = None
+    returns: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,11 @@ def _timed(spec: Spec, group: list[Event], watermark: int | None) -> Found:
             start -= spec.slide
     if spec.emit_empty and held:
         last = max(held) if watermark is None else watermark - spec.length
-        for start in filter(spec.sees, range(min(held), last + 1, spec.slide)):
-            held.setdefault(start, [])
+        for start in sorted(held):
+            for empty in range(start + spec.slide, start + (EMPTY_LIMIT + 1) * spec.slide, spec.slide):
+                if empty in held or empty > last or not spec.sees(empty):
+                    break
+                held[empty] = []
     return [(start, start + spec.length, events) for start, events in held.items()]
 
 
@@ -280,19 +285,19 @@ class _Track:
             self.open, self.ordinal = None, self.ordinal + 1
 
 
-def _track(spec: Spec, history: History, key: str | None) -> _Track:
+def _track(spec: Spec, history: History, key: str | None, watermark: int | None) -> _Track:
     """Replay a source as one key sees it. Each key is replayed from the start: no state to share or copy."""
     track, largest = _Track(), _NEVER
     for step in history:
         if isinstance(step, Decision):
             largest = max(largest, _NEVER if step.floor is None else step.floor)
             if step.closes:
-                track.close(largest)
+                track.close(largest if spec.end is None else min(largest, spec.end))
                 track.in_order = False
+            track.in_order |= step.returns
             if spec.id in step.ordinals:
                 raised = step.key_ordinals.get((spec.id, key or ""), step.ordinals[spec.id])
                 track.ordinal = max(track.ordinal, raised)
-                track.in_order = True
             continue
         largest = max(largest, step.ts)
         own = step.key or ""
@@ -303,6 +308,10 @@ def _track(spec: Spec, history: History, key: str | None) -> _Track:
                 track.open = _Marked(step.ts)
         if track.open is not None and spec.selects(step) and key in (None, own):
             track.open.events.append(step)
+    if spec.end is not None and (watermark is None or watermark > spec.end):
+        # The query was removed: what has begun ends there, and nobody is waited for.
+        track.close(spec.end)
+        track.in_order = False
     return track
 
 
@@ -313,7 +322,7 @@ def _by_marks(spec: Spec, histories: Mapping[Source, History], watermark: int | 
         scopes.setdefault(scope, []).append(history)
     keys = {event.key or "" if spec.keyed else None for event in _selected(spec, histories)}
     for (scope, members), key in product(scopes.items(), keys):
-        tracks = [_track(spec, history, key) for history in members]
+        tracks = [_track(spec, history, key, watermark) for history in members]
         for marked in _merged(spec, tracks):
             start, end = min(each.start for each in marked), max(each.end for each in marked)
             events = sorted((event for each in marked for event in each.events), key=_total_order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headwater.groups.marked import MarkedPart
@@ -16,8 +17,7 @@ class Span:
 
     low: Prefix
     high: Prefix
-    late: int = 0
-    rejected: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
 
 

@@ -19,6 +19,7 @@ from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows
 from headwater.windows import TS_LIMIT
 
 SAMPLE_LIMIT = 16
+LATE = "late"
 NO_SKIPS: frozenset[int] = frozenset()
 _ONES = np.ones(4_096)
 
@@ -82,8 +83,7 @@ class Judged:
     high: int
     read: int
     largest: int
-    late: int
-    rejected: int
+    refused: Mapping[str, int]
     sample: tuple[Refused, ...]
     marks: tuple[Mark, ...]
 
@@ -175,20 +175,22 @@ def judge(
         None,
         None if batch.key is None else batch.key[counted],
     )
-    sample = []
-    for place in np.flatnonzero(~kept)[:SAMPLE_LIMIT].tolist():
-        reason = "late" if late[place] else "ts out of range" if outside[place] else "value not finite"
+    refused: dict[str, int] = {}
+    sample: list[Refused] = []
+    for place in np.flatnonzero(~kept).tolist():
+        reason = LATE if late[place] else "ts out of range" if outside[place] else "value not finite"
         if place in skipped:
             reason = "skipped"
-        sample.append(Refused(batch.first + place, int(ts[place]), reason))
+        refused[reason] = refused.get(reason, 0) + 1
+        if len(sample) < SAMPLE_LIMIT:
+            sample.append(Refused(batch.first + place, int(ts[place]), reason))
     return Judged(
         rows,
         int(rows.ts.min()) if len(rows) else TS_MAX,
         int(rows.ts.max()) if len(rows) else TS_MIN,
         read,
         after,
-        int(late.sum()),
-        int(rejected.sum()),
+        refused,
         tuple(sample),
         _marks(batch, read, kept, counted),
     )

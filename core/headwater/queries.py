@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,10 @@ class Where:
     keys: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
+        for field in ("above", "at_least", "below", "at_most"):
+            bound = getattr(self, field)
+            if isinstance(bound, np.number):
+                object.__setattr__(self, field, bound.item())
         if self.keys is not None and not isinstance(self.keys, frozenset):
             try:
                 keys = frozenset([self.keys] if isinstance(self.keys, str) else self.keys)
@@ -47,7 +51,8 @@ class Where:
                 wrong = True
         if not wrong:
             low, high = self._low, self._high
-            if low[0] > high[0] or (low[0] == high[0] and (low[1] or high[1])):
+            beyond = low[0] == math.inf or high[0] == -math.inf
+            if beyond or low[0] > high[0] or (low[0] == high[0] and (low[1] or high[1])):
                 yield Problem("where", "no value can match", "widen the bounds")
         if self.keys is None:
             return
@@ -92,12 +97,13 @@ class Where:
         return mask
 
 
-def _is_bound(given: object) -> bool:
+def _is_bound(given: Any) -> bool:
     """Whether it is a number that a float can hold."""
-    if not isinstance(given, int | float) or isinstance(given, bool):
+    if not isinstance(given, int | float | np.number) or isinstance(given, bool):
         return False
     try:
-        return not math.isnan(given)
+        # A whole number that a float rounds would select other values than it says.
+        return not math.isnan(given) and float(given) == given
     except OverflowError:
         return False
 
@@ -207,7 +213,7 @@ class Query:
             )
 
 
-def validate(queries: Iterable[Query], taken: Iterable[str] = ()) -> tuple[Query, ...]:
+def validate(queries: Iterable[Query]) -> tuple[Query, ...]:
     """The queries as they are, or one error with everything that is wrong with any of them."""
     if not isinstance(queries, Iterable):
         raise InvalidQuery(
@@ -215,7 +221,7 @@ def validate(queries: Iterable[Query], taken: Iterable[str] = ()) -> tuple[Query
         )
     listed = tuple(queries)
     problems = []
-    seen = set(taken)
+    seen: set[str] = set()
     for place, query in enumerate(listed):
         if not isinstance(query, Query):
             problems.append(Problem(f"queries[{place}]", f"is {query!r}", "give a Query"))
@@ -264,7 +270,8 @@ def same_functions(known: Iterable[Query], query: Query) -> None:
 
 def signature(query: Query) -> str:
     """A query in words that are the same on every node; of a function its name alone."""
-    functions = ",".join(function.name for function in query.aggregates)
+    kinds = {given.name: "" if given.commutative else "!" for given in query.custom}
+    functions = ",".join(function.name + kinds.get(function.name, "") for function in query.aggregates)
     where = query.where
     keys = None if where.keys is None else sorted(where.keys)
     bounds = (where.above, where.at_least, where.below, where.at_most, keys)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headwater.aggregates import Aggregate
+from headwater.ledger import Account
 from headwater.operators import Columns, Operator
 from headwater.queries import Query
 from headwater.rows import Array, Ints
@@ -138,8 +139,10 @@ class Block:
 class Results:
     """The windows that were closed since the last time, ordered by end, query, site, key and start."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Block], accounts: Mapping[str, Account] | None = None) -> None:
+        """`accounts` say what became of every record, by source, where the results are of all of them."""
         self.blocks = tuple(blocks)
+        self.accounts = dict(accounts or {})
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
@@ -152,7 +155,8 @@ class Results:
     def columns(self, query: str) -> dict[str, Array]:
         """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take.
 
-        Where windows of a query that was added again are among them, `incarnation` tells them apart.
+        Where windows of a query that was added again are among them, `incarnation` tells them apart;
+        punctuation windows that have an `ordinal` have a column for it.
         """
         parts = [part for block in self.blocks if len(part := block.of(query))]
         named = {
@@ -176,6 +180,10 @@ class Results:
         incarnation = _stacked([np.take(part.incarnations, part.query) for part in parts])
         if (incarnation > 1).any():
             table["incarnation"] = incarnation
+        if any(part.ordinal is not None for part in parts):
+            table["ordinal"] = _stacked(
+                [np.full(len(part), -1) if part.ordinal is None else part.ordinal for part in parts]
+            )
         # In the order of the first one: an incarnation may ask for other functions than the one before.
         for name in dict.fromkeys(name for part in parts for name in part.values):
             table[name] = np.concatenate([part.filled(name) for part in parts])

@@ -28,7 +28,7 @@ from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
 from headwater.node import Change, Group, Node, Source
 from headwater.partials import Partial
-from headwater.prefix import KeyedMarks, MarkState
+from headwater.prefix import KeyedMarks, MarkState, judge
 from headwater.queries import Query, same_functions, validate
 from headwater.results import Block, Results, lowered
 from headwater.rows import TS_MAX, TS_MIN, Array, Rows
@@ -155,9 +155,9 @@ class Root(Node):
             roster = [s for s in near if not (s.idle or s.retired)]
             others = [s.marks.get(group.name, {}) for s in roster or near]
             states = dict(source.marks.get(group.name, {})) or {None: MarkState()}
-            for key in {key for other in others for key in other} - set(states):
+            for own in sorted({key for other in others for key in other if key is not None} - set(states)):
                 default = states[None]
-                states[key] = MarkState(default.ordinal, default.opened, default.ordinal)
+                states[own] = MarkState(default.ordinal, default.opened, default.ordinal)
             for key, state in states.items():
                 reached = [_state(other, key).ordinal for other in others]
                 undecided = (min if roster else max)(reached, default=0)
@@ -169,12 +169,12 @@ class Root(Node):
         """Wait for no more sources than there are: the watermark is theirs from now on.
 
         Whoever owns a clock calls it when the topology's startTimeout has passed (protocol, rule 13).
-        Before the first source there is nothing to start with, and where nothing is waited for any more
+        Before the first source it means: do not wait for a second one. Where nothing is waited for any more
         there is nothing to decide: then it does nothing.
         """
-        if not self.sources or self.started:
+        if self.started:
             return
-        self._expected = len(self.sources)
+        self._expected = max(len(self.sources), 1)
         self.decisions.append(Decision("start", "", 0))
         self._advance()
 
@@ -191,9 +191,10 @@ class Root(Node):
 
     def _give_up(self, source: Source, kind: Kind) -> None:
         for group in self._marked:
-            at = min(source.largest, FOREVER)
+            at = min(source.largest, FOREVER, group.member.end)
             ended, source.marks[group.name] = close_all(source.marks.get(group.name, {}), at)
-            group.end(source.code, ended)
+            if not group.over:
+                group.end(source.code, ended)
         source.idle = True
         self._decide(kind, source, closes=True)
         before = self.watermark
@@ -249,7 +250,7 @@ class Root(Node):
         source = self.sources.get(batch.source) or self._known(batch.source)
         if source.idle or self._finished:
             self._refuse_late_comers(source)
-            if batch.first == source.position + 1 and len(batch):
+            if self._failed is None and batch.first == source.position + 1 and self._readable(source, batch):
                 self.resume(source.name)
         before = source.largest - source.lateness
         read = super().push(batch)
@@ -266,6 +267,11 @@ class Root(Node):
             else:
                 self._advance()
         return read
+
+    def _readable(self, source: Source, batch: Batch) -> bool:
+        """Whether anything of a batch can be read: what has to wait is no sign of life."""
+        limit = self._limit
+        return judge(batch, source.code, source.largest, source.lateness, limit, source.skips).read > 0
 
     def merge(self, partial: Partial) -> None:
         idle = []
@@ -293,8 +299,9 @@ class Root(Node):
 
     def _refuse_late_comers(self, source: Source, what: str = "the batch cannot be taken") -> None:
         if source.retired or self._finished:
-            why = "is retired" if source.retired else "comes after the end"
-            problem = Problem("source", f"{source.name!r} {why}", "admit it under a new name")
+            problem = Problem("source", f"{source.name!r} is retired", "admit it under a new name")
+            if not source.retired:
+                problem = Problem("source", f"{source.name!r} comes after the end", "make a new root")
             raise InvalidSource(what, [problem])
 
     def _refuse_far_ahead(self, partial: Partial) -> None:
@@ -332,6 +339,14 @@ class Root(Node):
         self.watermark = watermark
         if self._horizon is not None:
             self.read_until(watermark + self._horizon)
+        try:
+            self._close_groups(watermark)
+        except FunctionFailed as error:
+            # Windows that were being folded are lost with it: nothing may follow as if they were out.
+            self._failed = error
+            raise
+
+    def _close_groups(self, watermark: int) -> None:
         if self._central and self._ordered.fresh >= PORTION:
             if self._central_can_wait():
                 self._ordered.fresh = 0
@@ -376,13 +391,28 @@ class Root(Node):
 
     def _close_marked(self, watermark: int) -> None:
         for group in self._marked:
-            group.close(
-                watermark,
-                self._members(group),
-                self._marks_of(group),
-                lambda code: self.order.names[code],
-                lambda code: self._by_code[code].site,
-            )
+            self._close_one_marked(group, watermark, self._members(group))
+
+    def _close_one_marked(self, group: MarkedGroup, watermark: int, roster: list[Member]) -> None:
+        group.close(
+            watermark,
+            roster,
+            self._marks_of(group),
+            lambda code: self.order.names[code],
+            lambda code: self._by_code[code].site,
+        )
+
+    def _end_marks(self, group: MarkedGroup, watermark: int) -> None:
+        """The query was removed, and the watermark is past its end: what is open ends there.
+
+        Where sources stand with its marks is part of their prefixes and stays.
+        """
+        group.over = True
+        for source in self._by_code:
+            ended, _ = close_all(source.marks.get(group.name, {}), group.member.end)
+            group.end(source.code, ended)
+        self._close_one_marked(group, watermark, [])
+        self._collect_marked(group)
 
     def _members(self, group: MarkedGroup) -> list[Member]:
         return [Member(s.code, s.site, s.marks.get(group.name, {})) for s in self._roster()]
@@ -509,9 +539,11 @@ class Root(Node):
             elif over and isinstance(group, CountedGroup):
                 for index in over:
                     group.leave(index)
-            elif over:
+            elif over and isinstance(group, MarkedGroup):
+                self._end_marks(group, watermark)
                 # The nodes below go on with the states of its marks: they are part of every prefix.
                 del self._groups[group_id]
+        self._drop_empty()
         self._arrange()
 
     # Results
@@ -527,30 +559,37 @@ class Root(Node):
         return Results(blocks)
 
     def _collect(self) -> None:
-        if self.watermark is not None:
-            for sliced in self._sliced:
-                if self.watermark >= sliced.next:
-                    sliced.close(self.watermark)
-            if self._central and not self._central_can_wait():
-                self._close_central(self.watermark)
+        if self.watermark is not None and self._failed is None:
+            try:
+                for sliced in self._sliced:
+                    if self.watermark >= sliced.next:
+                        sliced.close(self.watermark)
+                if self._central and not self._central_can_wait():
+                    self._close_central(self.watermark)
+            except FunctionFailed as error:
+                self._failed = error
+                raise
         for group in self._groups.values():
             if isinstance(group, MarkedGroup):
-                for closed, sites, ordinals in group.take():
-                    names = [
-                        (site, group.space.names.listed[code][1])
-                        for site, code in zip(sites, closed.code.tolist(), strict=True)
-                    ]
-                    closed.code = np.arange(len(names))
-                    merge = group.window.merge
-                    for block in self._lowered(group, closed, names):
-                        if merge in ("local", "order"):
-                            block.ordinal = np.array(ordinals, np.int64)
-                        block.by_bounds = merge == "bounds"
-                        self._blocks.append(block)
+                self._collect_marked(group)
             elif chunks := group.take():
                 self._blocks += self._lowered(
                     group, joined(group.operators, chunks), group.space.names.listed
                 )
+
+    def _collect_marked(self, group: MarkedGroup) -> None:
+        for closed, sites, ordinals in group.take():
+            names = [
+                (site, group.space.names.listed[code][1])
+                for site, code in zip(sites, closed.code.tolist(), strict=True)
+            ]
+            closed.code = np.arange(len(names))
+            merge = group.window.merge
+            for block in self._lowered(group, closed, names):
+                if merge in ("local", "order"):
+                    block.ordinal = np.array(ordinals, np.int64)
+                block.by_bounds = merge == "bounds"
+                self._blocks.append(block)
 
     def _lowered(self, group: Group, closed: Closed, names: list[tuple[str, str | None]]) -> Iterator[Block]:
         """One block for each list of functions that queries of the group ask for."""

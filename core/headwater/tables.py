@@ -51,7 +51,7 @@ def aggregate(
     or dates (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN
     is none either; any other NaN is rejected. Rows of a source count in the order in which they stand.
     Without `lateness` no event is late; with it, an event that lies further behind its source's latest
-    is counted in no window.
+    is counted in no window. `accounts` of the results say how many were late or rejected, and why.
     """
     listed = validate([queries] if isinstance(queries, Query) else queries)
     key = key or next((query.key_by for query in listed if query.key_by is not None), None)
@@ -76,7 +76,7 @@ def aggregate(
     for batch in table.batches():
         root.push(batch)
     root.finish()
-    return root.take()
+    return Results(root.take().blocks, {name: root.account(name) for name, _ in table.sources})
 
 
 def _needs_value(query: Query) -> bool:

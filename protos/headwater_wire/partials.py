@@ -62,8 +62,7 @@ def decode(message: pb.Partial) -> Partial:
         partial.vector[_name(partial, span.source)] = Span(
             prefix(span.low),
             prefix(span.high),
-            span.late,
-            span.rejected,
+            dict(span.refused),
             tuple(Refused(refused.seq, refused.ts, refused.reason) for refused in span.sample),
         )
     for part in message.parts:
@@ -96,8 +95,7 @@ def _vector(partial: Partial) -> Iterator[pb.Span]:
             source=code_of[name],
             low=prefix_message(span.low),
             high=prefix_message(span.high),
-            late=span.late,
-            rejected=span.rejected,
+            refused=span.refused,
             sample=[pb.Refused(seq=r.seq, ts=r.ts, reason=r.reason) for r in span.sample],
         )
 

@@ -20,7 +20,7 @@ from headwater.slicing.selection import selected
 class CountedGroup:
     """Count windows that begin at one time; they read events in the total order, at one place.
 
-    Members never change: a query that joins later counts from its own first event.
+    Nobody joins: a query that comes later counts from its own first event, in a group of its own.
     """
 
     def __init__(self, order: SourceOrder, members: Sequence[Active], *, keyed: bool, by_site: bool) -> None:

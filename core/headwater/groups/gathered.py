@@ -103,22 +103,21 @@ class Gathered:
         if not self._root:
             self._arrange_node_sessions(cuts)
             return
-        stores = {(s.sessions.gap, s.begin): s for s in self.sessions}
-        self.sessions = []
+        held = {query: store for store in self.sessions for query in store.queries}
+        stores: dict[tuple[int, int, int], _SessionStore] = {}
+        taken: set[int] = set()
         for gap, member in gaps:
-            store = stores.get((gap, member.begin))
-            if store is None:
-                store = stores[gap, member.begin] = _SessionStore(
-                    Sessions(self.operators, gap), member.begin, member.end, []
-                )
-            if store not in self.sessions:
-                store.queries, store.end = [], member.end
-                self.sessions.append(store)
-            if store.end != member.end:
+            life = (gap, member.begin, member.end)
+            if life not in stores:
+                store = held.get(member.index)
+                sessions = Sessions(self.operators, gap) if store is None else store.sessions
                 # One of several queries was removed: it goes on alone, over a copy of what there is.
-                store = _SessionStore(store.sessions.copy(), member.begin, member.end, [])
-                self.sessions.append(store)
-            store.queries.append(member.index)
+                stores[life] = _SessionStore(
+                    sessions.copy() if id(sessions) in taken else sessions, member.begin, member.end, []
+                )
+                taken.add(id(sessions))
+            stores[life].queries.append(member.index)
+        self.sessions = list(stores.values())
 
     def _arrange_node_sessions(self, cuts: list[int]) -> None:
         """A node below the root keeps one set of fragments, cut as finely as any query needs."""
@@ -157,12 +156,12 @@ class Gathered:
             edges.span(low)
         start, end, gap = edges.low, edges.high, self.gap
         if high < end and (not gap or high - low < gap):
-            if len(self.operators) == 1:
-                states = [self.operators[0].whole(rows)]
-            else:
-                states = [operator.whole(rows) for operator in self.operators]
+            states = [self.operators[0].whole(rows)]
+            # Before the others see them: a user's function need not know what is not finite.
             if prove and not isfinite(states[0][0].real):
                 return False
+            if len(self.operators) > 1:
+                states += [operator.whole(rows) for operator in self.operators[1:]]
             self.lifted += len(rows.value)
             # Before the first edge no window has begun: only sessions can ask for what is there.
             if self.timeline is not None and start > TS_MIN:
@@ -191,13 +190,14 @@ class Gathered:
         if prove:
             # Infinities that meet say so in the sum.
             with np.errstate(over="ignore", invalid="ignore"):
-                columns = [operator.runs(rows, cells) for operator in self.operators]
+                columns = [self.operators[0].runs(rows, cells)]
                 if not isfinite(columns[0][0].real.sum()):
                     return False
+            columns += [operator.runs(rows, cells) for operator in self.operators[1:]]
         else:
             columns = [operator.runs(rows, cells) for operator in self.operators]
         self.lifted += len(rows.value)
-        cut = places[np.isin(slices, self._edges.cuts)] if gap else places
+        cut = _crossings(rows.ts, self._edges.cuts) if gap else places
         if self.timeline is not None:
             held = self._folded(columns, cells, places)
             if slices.item(0) == TS_MIN:
@@ -318,9 +318,8 @@ class Gathered:
                 held = [tuple(column[begun] for column in columns) for columns in states]
                 self._add_cells(self.keyed, start[begun], code[begun], held)
         if self.sessions:
-            cut = np.isin(slices, self._edges.cuts)
-            if cut.any():
-                epoch = np.cumsum(cut)[number]
+            if len(self._edges.cuts):
+                epoch = self._edges.cuts.searchsorted(rows.ts, "right")
                 wide[1:] |= epoch[1:] != epoch[:-1]
             apart = np.flatnonzero(wide)
             last = rows.ts[np.append(apart[1:], len(rows)) - 1]
@@ -476,3 +475,9 @@ class Gathered:
 
 def _by_time(rows: Rows) -> Rows:
     return rows if rows.in_order else rows.take(np.argsort(rows.ts, kind="stable"), in_order=True)
+
+
+def _crossings(ts: Ints, cuts: Ints) -> Ints:
+    """The rows, in the order of time, before which a cut lies."""
+    places = np.unique(ts.searchsorted(cuts))
+    return places[(places > 0) & (places < len(ts))]

@@ -45,6 +45,8 @@ class MarkedGroup:
         # Final windows, with the site and the ordinal of each.
         self._closed: list[tuple[Closed, list[str], list[int]]] = []
         self.lifted = 0
+        # Whether the query was removed and its last windows have been ended.
+        self.over = False
 
     @property
     def name(self) -> str:

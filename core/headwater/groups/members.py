@@ -1,4 +1,4 @@
-"""Queries as members of a group, and which group a query joins."""
+"""Queries as members of a group, and the operators that they need."""
 
 from __future__ import annotations
 

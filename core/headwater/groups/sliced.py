@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from headwater.merging.sessions import Fragments
 from headwater.operators import Columns, Operator, SumCount, Ufunc
 from headwater.queries import EVERYTHING, Where
 from headwater.rows import TS_MAX, TS_MIN, Array, Rows, SourceOrder
-from headwater.slicing.edges import FAR, Edges
+from headwater.slicing.edges import FAR, Edges, Periodic
 from headwater.slicing.selection import selected
 
 # How many windows are closed together where they may wait.
@@ -40,6 +40,8 @@ class SlicedGroup:
         if self.space.plain:
             self.space.names.code(("", None))
         self.members: list[Active] = []
+        # The windows of queries that are gone, as long as their edges matter.
+        self._past: list[Periodic] = []
         self.operators: list[Operator] = operators_of((), order)
         self._selections: dict[Where, Gathered] = {}
         self._watermark = TS_MIN
@@ -51,17 +53,17 @@ class SlicedGroup:
 
     # Membership
 
-    def join(self, members: Sequence[Active]) -> None:
-        """Take these members from now on; what was gathered stays."""
+    def join(self, members: Sequence[Active], *, gone_at: int = TS_MAX) -> None:
+        """Take these members from now on; what was gathered stays. Others see nothing from `gone_at` on."""
         before = self.operators
+        self._remember_edges({member.index for member in members}, gone_at)
         self.members = list(members)
         self.next = self.latest = TS_MIN
         self.operators = operators_of(self.members, self._order)
-        same = names(before) == names(self.operators)
-        if same:
+        if names(before) == names(self.operators):
             self.operators = before
         cuts = [edge for m in self.members for edge in (m.begin, m.end) if edge not in (TS_MIN, TS_MAX)]
-        edges = Edges((m.periodic for m in self.members if m.periodic), cuts)
+        edges = Edges([*(m.periodic for m in self.members if m.periodic), *self._past], cuts)
         self._patience = self._patience_of()
         for where in {m.query.where: None for m in self.members}:
             if where not in self._selections:
@@ -72,6 +74,18 @@ class SlicedGroup:
                 chosen.arrange(mine, self.operators, edges, cuts, self._watermark)
             else:
                 self._lifted += self._selections.pop(where).lifted
+
+    def _remember_edges(self, staying: set[int], gone_at: int) -> None:
+        """Slices stay cut where queries that leave have cut them: an event that came later would otherwise
+        be put into a slice of which windows have been folded."""
+        reach = max((m.periodic.length for m in self.members if m.periodic), default=0)
+        done = self._watermark - reach if self._root else TS_MIN
+        self._past = [window for window in self._past if window.end > done]
+        for member in self.members:
+            if member.index not in staying and member.periodic:
+                window = replace(member.periodic, end=min(member.end, gone_at))
+                if done < window.end < TS_MAX:
+                    self._past.append(window)
 
     @property
     def lifted(self) -> int:

@@ -147,8 +147,9 @@ class RootMachine:
         held = (self.engine.watermark, self.engine.version)
         if held != (record.watermark, record.version):
             raise LogDiffers(
-                f"record {position} was written at watermark {record.watermark} and version {record.version}, "
-                f"but the records before it come to {held[0]} and {held[1]}; use the program that wrote the log"
+                f"record {position} was written at watermark {record.watermark} and version "
+                f"{record.version}, but the records before it come to {held[0]} and {held[1]}; use the "
+                "program that wrote the log"
             )
         self._apply(position, record.body)
 
@@ -269,8 +270,8 @@ class RootMachine:
             return
         if partial.version > self.engine.version:
             raise BehindTheTree(
-                f"{sender} sends with version {partial.version} of the queries, but the log here ends at version "
-                f"{self.engine.version}; give the root the newest copy of its log"
+                f"{sender} sends with version {partial.version} of the queries, but the log here ends at "
+                f"version {self.engine.version}; give the root the newest copy of its log"
             )
         if all(span.high.position <= self._prefix(n).position for n, span in partial.vector.items()):
             # What waits is not counted yet: it is acknowledged when it is durable.

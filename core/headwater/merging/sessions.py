@@ -94,6 +94,9 @@ class Sessions:
             # Of several fragments of a code the last becomes the current one, the others wait.
             repeated[:-1] = new.code[:-1] == new.code[1:]
             if repeated.any():
+                # What was there before goes first: of fragments that begin together it is the earlier one.
+                touched = np.unique(new.code[repeated])
+                self._set_aside(touched[self._first[touched] <= self._last[touched]])
                 self._wait(new.take(repeated))
                 new = new.take(~repeated)
         code = new.code

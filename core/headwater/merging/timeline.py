@@ -188,12 +188,13 @@ class Timeline:
             self._head += int(self.starts.searchsorted(before))
             if self._simple is not None:
                 return
-            for columns, carried in zip(self._states, self._carried, strict=True):
+            for operator, columns, carried in zip(self._operators, self._states, self._carried, strict=True):
                 if carried is not None:
                     carried.forget(columns[0], self._head)
-                for column in columns:
+                for column, identity in zip(columns, operator.identity, strict=True):
                     if column.dtype == object:
-                        column[head : self._head] = None
+                        # A block may still be folded whole.
+                        column[head : self._head] = identity
 
     def between(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """The rows `[low, high)` of windows; none of them reaches back to what was forgotten."""

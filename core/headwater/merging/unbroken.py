@@ -15,17 +15,19 @@ from headwater.operators import Operator
 from headwater.rows import TS_MIN, Ints
 from headwater.slicing.edges import Periodic
 
-# How many empty windows of one query are reported at once, at most.
+# How many empty windows in a row are reported, at most: a jump in time of years would otherwise be
+# reported in more windows than memory holds.
 EMPTY_LIMIT = 100_000
 
 
 @dataclass(slots=True)
 class Unbroken:
-    """One such query: the next window that it owes."""
+    """One such query: the next window that it owes, and the last one with events that it has reported."""
 
     query: int
     window: Periodic
     next: int | None = None
+    last: int = TS_MIN
 
     def due(self, timeline: Timeline, operators: Sequence[Operator], watermark: int) -> Closed | None:
         """The windows that end up to the watermark and were not handed out."""
@@ -34,6 +36,7 @@ class Unbroken:
             self.next = self._first(starts, watermark)
             if self.next is None:
                 return None
+            self.last = self.next
         until = min(watermark - window.length, window.end - 1)
         if watermark >= FOREVER:
             # At the end of everything the last event is in the last window.
@@ -41,12 +44,15 @@ class Unbroken:
         if until < self.next:
             return None
         after = until - (until - self.next) % window.slide + window.slide
-        start = _owed(starts, self.next, after, window)
+        start = self._owed(starts, self.next, after)
         self.next = after
+        if not len(start):
+            return None
         low, high = timeline.between(start, np.minimum(start + window.length, window.end))
         states = [operator.empty(len(start)) for operator in operators]
         held = np.flatnonzero(high > low)
         if len(held):
+            self.last = start.item(held.item(len(held) - 1))
             folded = timeline.fold(low[held], high[held], int(high[-1]))
             for columns, new in zip(states, folded, strict=True):
                 for column, values in zip(columns, new, strict=True):
@@ -68,16 +74,21 @@ class Unbroken:
             first += -((first - window.begin) // window.slide) * window.slide
         return int(first) if first + window.length <= watermark else None
 
-
-def _owed(slices: Ints, begin: int, after: int, window: Periodic) -> Ints:
-    """The starts of windows from `begin` to before `after`; of a very long gap only its beginning.
-
-    A jump in time of years would otherwise be reported in more windows than memory holds.
-    """
-    if (after - begin) // window.slide <= EMPTY_LIMIT:
-        return np.arange(begin, after, window.slide)
-    first = (slices - window.length - window.offset) // window.slide + 1
-    last = (slices - window.offset) // window.slide
-    held = np.unique(spread(first, last + 1)) * window.slide + window.offset
-    starts = np.union1d(held, np.arange(begin, begin + EMPTY_LIMIT * window.slide, window.slide))
-    return starts[(starts >= begin) & (starts < after)]
+    def _owed(self, slices: Ints, begin: int, after: int) -> Ints:
+        """The starts of windows from `begin` to before `after` that are reported."""
+        window, reach = self.window, EMPTY_LIMIT * self.window.slide
+        if after - self.last <= reach:
+            return np.arange(begin, after, window.slide)
+        # Each window with events, and those behind it up to the limit or the next one with events.
+        seen = slices[(slices >= window.begin) & (slices < window.end)]
+        first = (seen - window.length - window.offset) // window.slide + 1
+        last = (seen - window.offset) // window.slide
+        held = np.unique(spread(first, last + 1)) * window.slide + window.offset
+        anchors = np.union1d(held[(held >= begin) & (held < after)], [self.last])
+        ends = np.minimum(np.append(anchors[1:], after), anchors + reach + window.slide)
+        begins = np.maximum(anchors, begin)
+        counts = np.maximum(-((begins - ends) // window.slide), 0)
+        return (
+            np.repeat(begins - (np.cumsum(counts) - counts) * window.slide, counts)
+            + np.arange(int(counts.sum())) * window.slide
+        )

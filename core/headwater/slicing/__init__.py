@@ -1,4 +1,4 @@
-"""From batches to cells: where events are cut, and what each piece comes to. The hot path.
+"""Where events are cut: by the edges of windows, by marks, by predicates.
 
 Nothing here knows a watermark, a window result or another node.
 """

@@ -211,20 +211,25 @@ class Refused(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., ts: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Span(_message.Message):
-    __slots__ = ("source", "low", "high", "late", "rejected", "sample")
+    __slots__ = ("source", "low", "high", "refused", "sample")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
-    LATE_FIELD_NUMBER: _ClassVar[int]
-    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
     source: int
     low: Prefix
     high: Prefix
-    late: int
-    rejected: int
+    refused: _containers.ScalarMap[str, int]
     sample: _containers.RepeatedCompositeFieldContainer[Refused]
-    def __init__(self, source: _Optional[int] = ..., low: _Optional[_Union[Prefix, _Mapping]] = ..., high: _Optional[_Union[Prefix, _Mapping]] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., sample: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ...) -> None: ...
+    def __init__(self, source: _Optional[int] = ..., low: _Optional[_Union[Prefix, _Mapping]] = ..., high: _Optional[_Union[Prefix, _Mapping]] = ..., refused: _Optional[_Mapping[str, int]] = ..., sample: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("code", "name", "incarnation")
