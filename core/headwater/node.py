@@ -130,6 +130,11 @@ class Node:
     def version(self) -> int:
         return len(self.changes)
 
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The ids of the queries that are there."""
+        return tuple(self._actives)
+
     def groups(self) -> Mapping[int, Group]:
         return dict(self._groups)
 

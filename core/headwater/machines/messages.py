@@ -84,11 +84,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Where the sender stands with sources of which nothing is under way."""
+    """Where the sender stands with sources of which nothing is under way; `interest` is all that it wants
+    to hear of."""
 
     stream: Stream
     id: str
     heads: Mapping[str, Prefix]
+    interest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ from headwater.node import Change, Node
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
-from headwater.rows import TS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +80,10 @@ class Sent:
 class NodeMachine:
     """A node of the tree: a child takes columns, an intermediate takes batches, each from below."""
 
-    def __init__(self, name: str, parent: str, queries: Iterable[Query], settings: Settings) -> None:
-        self.name, self.parent, self.settings = name, parent, settings
+    def __init__(
+        self, name: str, parent: str, queries: Iterable[Query], settings: Settings, *, child: bool
+    ) -> None:
+        self.name, self.parent, self.settings, self.child = name, parent, settings, child
         self.engine = Node(queries)
         self.gone: set[str] = set()
         self.committed: dict[str, int] = {}
@@ -138,7 +139,8 @@ class NodeMachine:
         heads = {name: s.prefix for name, s in self.engine.sources.items() if name not in pending}
         if self._probe is None or self._probe[1] != heads or fresh:
             self._probe = (self._link.next_id(), heads)
-        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], heads))
+        interest = tuple(self.engine.sources)
+        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], heads, interest))
         for source, heard in self._heard.items():
             known = self.engine.sources.get(source)
             if known is not None and source not in pending and now - heard > self.settings.silence:
@@ -217,15 +219,22 @@ class NodeMachine:
         unknown = [name for name in message.heads if not self._is_known(name)]
         if unknown:
             self._ask(unknown, out)
+        for name in message.interest if self.child else ():
+            self._heard.setdefault(name, now)
         wrong = [
             name
             for name, head in message.heads.items()
-            if name in self.gone or (name not in unknown and self.engine.sources[name].prefix != head)
+            if name in self.gone or (name not in unknown and not self._agrees(name, head))
         ]
         if wrong:
             out.add(sender, self._resync(message.stream, message.id, wrong))
-        committed = {name: self.committed[name] for name in message.heads if name in self.committed}
+        committed = {name: self.committed[name] for name in message.interest if name in self.committed}
         out.add(sender, Commit(message.stream, committed, self.watermark, tuple(self.engine.changes)))
+
+    def _agrees(self, name: str, head: Prefix) -> bool:
+        """Whether the sender stands where this node does; a source knows its position alone."""
+        mine = self.engine.sources[name].prefix
+        return mine.position == head.position if self.child else mine == head
 
     def _asked(self, sender: str, message: Ask, out: Outbox) -> None:
         unknown = [name for name in message.sources if not self._is_known(name)]
@@ -266,9 +275,13 @@ class NodeMachine:
         return source is None or self.watermark is None or source.largest - source.lateness <= self.watermark
 
     def _has_room(self, name: str, rows: int) -> bool:
-        bound = self.settings.rows
+        bound, source = self.settings.rows, self.engine.sources[name]
         if not self._is_hungry(name):
-            return self.rows + rows <= bound
+            # Flow control by event time: nobody runs further ahead of the others than this.
+            ahead = self.watermark is not None and (
+                source.largest - source.lateness > self.watermark + self.settings.horizon
+            )
+            return not ahead and self.rows + rows <= bound
         if self.rows + rows > bound:
             self._drop_ahead()
         # A reserve for whoever is waited for: else a full node would wait for the window that it holds up.
@@ -398,7 +411,6 @@ class NodeMachine:
         self._take_changes(message.changes, out)
         if message.watermark is not None and (self.watermark is None or message.watermark > self.watermark):
             self.watermark = message.watermark
-            self.engine.read_until(min(self.watermark + self.settings.horizon, TS_MAX))
         pending = self._pending()
         for name, committed in message.committed.items():
             self.committed[name] = max(committed, self.committed.get(name, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headwater.errors import PermanentError, StaleVersion, TooFarAhead
+from headwater.errors import PermanentError, StaleVersion
 from headwater.machines.messages import (
     Ack,
     Ask,
@@ -63,10 +63,9 @@ class BehindTheTree(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times in microseconds of the caller's clock; `horizon` is of event time."""
+    """Times in microseconds of the caller's clock."""
 
     expected: int = 1
-    horizon: int = 3_600_000_000
     start_timeout: int = 30_000_000
     pending: int = 64
 
@@ -94,7 +93,7 @@ class RootMachine:
     ) -> None:
         """`emit` takes the results that a record has made final, with the record's position."""
         self.settings = settings
-        self.engine = Root(queries, expected=settings.expected, horizon=settings.horizon)
+        self.engine = Root(queries, expected=settings.expected)
         self.position = 0
         self._journal, self._draw, self._emit = journal, nonce, emit
         self._names: dict[str, _Name] = {}
@@ -105,6 +104,8 @@ class RootMachine:
         self._pending: list[tuple[str, Stream, str, Partial]] = []
         self._ahead: dict[str, Prefix] = {}
         self._assigned: dict[str, str] = {}
+        # The number in the spool that stands before each source's record 1.
+        self.offsets: dict[str, int] = {}
         self._began: int | None = None
         self.refused = 0
 
@@ -232,6 +233,7 @@ class RootMachine:
     def _apply_admitted(self, body: Admitted) -> None:
         source = SourceId.of(body.source)
         self._name(source.name, _Name(source.incarnation, body.spool, body.opening, body.offset))
+        self.offsets[body.source] = body.offset
         self.engine.admit(
             body.source, lateness=body.lateness, site=body.site, prefix=Prefix(opening=body.opening)
         )
@@ -290,8 +292,6 @@ class RootMachine:
         except StaleVersion:
             out.add(sender, self._resync(message.stream, message.id, names))
             return
-        except TooFarAhead:
-            return
         if len(self._pending) < self.settings.pending:
             self._pending.append((sender, message.stream, message.id, partial))
             self._ahead.update({n: span.high for n, span in partial.vector.items()})
@@ -305,7 +305,7 @@ class RootMachine:
         if wrong:
             out.add(sender, self._resync(message.stream, message.id, wrong))
         committed = {
-            name: self.engine.sources[name].position for name in message.heads if self._is_known(name)
+            name: self.engine.sources[name].position for name in message.interest if self._is_known(name)
         }
         changes = tuple(self.engine.changes)
         out.add(sender, Commit(message.stream, committed, self.engine.watermark, changes))

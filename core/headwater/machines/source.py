@@ -1,0 +1,206 @@
+"""A source: it numbers what it has, and sends it until the root has counted it for good (rules 1 to 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headwater.events import Batch
+from headwater.machines.link import Link
+from headwater.machines.messages import (
+    Ack,
+    Challenge,
+    Columns,
+    Commit,
+    Fenced,
+    Hello,
+    Message,
+    Outbox,
+    Probe,
+    Resync,
+    Send,
+    Welcome,
+)
+from headwater.prefix import Prefix
+
+
+class Spool(Protocol):
+    """What is accepted, on disk; only what is durable can be read."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def opening(self) -> str: ...
+
+    @property
+    def opened_at(self) -> int: ...
+
+    @property
+    def base(self) -> int: ...
+
+    @property
+    def head(self) -> int: ...
+
+    def read(self, after: int, limit: int) -> Batch | None:
+        """Records behind a number, at most `limit`; None if there are none."""
+
+    def trim(self, upto: int) -> object:
+        """Records up to this number are counted for good."""
+
+    def confirm(self, opening: str) -> None:
+        """The root knows of this opening."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`rows` and `under_way` bound what is sent ahead; times in microseconds of the caller's clock."""
+
+    root: str
+    site: str = ""
+    lateness: int = 0
+    rows: int = 10_000
+    under_way: int = 4
+    patience: int = 3_000_000
+    repeat: int = 1_000_000
+
+
+class SourceMachine:
+    """One source with its spool; `child` is who it sends to, and may be changed at any time."""
+
+    def __init__(self, name: str, child: str, spool: Spool, settings: Settings) -> None:
+        self.name, self.child, self.spool, self.settings = name, child, spool, settings
+        # Who the root says it is, and the spool's number before its record 1.
+        self.source: str | None = None
+        self.fenced = False
+        self._offset = 0
+        self._acknowledged = 0
+        self._committed = 0
+        self._echo = ""
+        self._link = Link(name, child, settings.patience)
+        self._under_way: list[Columns] = []
+        self._probe: tuple[str, int] | None = None
+        self._said = -settings.repeat
+
+    @property
+    def done(self) -> bool:
+        """Whether everything that was accepted has been counted for good."""
+        return self.source is not None and self._committed == self.spool.head - self._offset
+
+    def step(self, sender: str, message: Message, now: int) -> list[Send]:
+        out = Outbox()
+        if isinstance(message, Challenge) and message.opening == self.spool.opening:
+            self._echo = message.nonce
+            self._hello(out, now)
+        elif isinstance(message, Welcome) and message.opening == self.spool.opening:
+            self._welcomed(message)
+        elif isinstance(message, Fenced) and message.opening == self.spool.opening:
+            self.fenced, self.source = True, None
+        elif isinstance(message, Ack) and self._link.mine(message.stream, now):
+            self._acked(message.id)
+        elif isinstance(message, Resync) and self._link.mine(message.stream, now):
+            self._resynced(message)
+        elif isinstance(message, Commit) and self._link.mine(message.stream, now):
+            self._counted(message)
+        return out.sends
+
+    def send(self, now: int) -> list[Send]:
+        """Send what is there, as far as there is room on the way."""
+        out = Outbox()
+        if self.source is None or self.fenced:
+            return out.sends
+        self._link.open(self.child, now)
+        while len(self._under_way) < self.settings.under_way:
+            last = self._acknowledged
+            if self._under_way:
+                batch = self._under_way[-1].batch
+                last = batch.first - 1 + len(batch)
+            found = self.spool.read(self._offset + last, self.settings.rows)
+            if found is None:
+                break
+            columns = Columns(
+                self._link.stream, self._link.next_id(), self._numbered(found), self.spool.opening
+            )
+            self._under_way.append(columns)
+            out.add(self._link.parent, columns)
+        return out.sends
+
+    def tick(self, now: int) -> list[Send]:
+        """Say again what was not answered."""
+        out = Outbox()
+        if self.source is None or self.fenced or now - self._said >= self.settings.repeat:
+            self._hello(out, now)
+        if self.source is None or self.fenced:
+            return out.sends
+        if self._link.open(self.child, now):
+            # Another stream: what was sent on the one before is sent again on this.
+            self._under_way, self._probe = [], None
+        for columns in self._under_way:
+            out.add(self._link.parent, columns)
+        if self._probe is None or self._probe[1] != self._acknowledged:
+            self._probe = (self._link.next_id(), self._acknowledged)
+        head = Prefix(self._acknowledged, opening=self.spool.opening)
+        heads = {} if self._under_way else {self.source: head}
+        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], heads, (self.source,)))
+        out.sends += self.send(now)
+        return out.sends
+
+    def _hello(self, out: Outbox, now: int) -> None:
+        spool, settings = self.spool, self.settings
+        self._said = now
+        hello = Hello(
+            self.name,
+            spool.id,
+            spool.opening,
+            spool.opened_at,
+            spool.head,
+            settings.site,
+            settings.lateness,
+            self._echo,
+        )
+        out.add(settings.root, hello)
+
+    def _numbered(self, batch: Batch) -> Batch:
+        """The spool's records as the source's."""
+        assert self.source is not None
+        batch.source, batch.first = self.source, batch.first - self._offset
+        return batch
+
+    def _welcomed(self, message: Welcome) -> None:
+        self.fenced = False
+        self.spool.confirm(message.opening)
+        if message.source != self.source:
+            self.source, self._offset = message.source, message.offset
+            self._acknowledged, self._committed = max(self.spool.base - message.offset, 0), 0
+            self._under_way, self._probe = [], None
+
+    def _acked(self, id: str) -> None:
+        ids = [columns.id for columns in self._under_way]
+        if id in ids:
+            # In order on one stream: what was sent before it has arrived too.
+            done = ids.index(id) + 1
+            batch = self._under_way[done - 1].batch
+            self._acknowledged = batch.first - 1 + len(batch)
+            del self._under_way[:done]
+
+    def _resynced(self, message: Resync) -> None:
+        probed = self._probe is not None and message.id == self._probe[0]
+        known = probed or any(columns.id == message.id for columns in self._under_way)
+        if not known or self.source is None or self.source not in message.standings:
+            return
+        standing = message.standings[self.source]
+        self._under_way, self._probe = [], None
+        if standing is None:
+            self.source = None
+        elif self._committed <= standing.prefix.position <= self.spool.head - self._offset:
+            self._acknowledged = standing.prefix.position
+
+    def _counted(self, message: Commit) -> None:
+        if self.source is None or self.source not in message.committed:
+            return
+        committed = message.committed[self.source]
+        if self._committed < committed <= self.spool.head - self._offset:
+            self._committed = committed
+            self.spool.trim(self._offset + committed)
+            if committed > self._acknowledged:
+                self._acknowledged, self._under_way, self._probe = committed, [], None

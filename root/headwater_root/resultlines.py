@@ -1,0 +1,100 @@
+"""Results as JSON lines in UTF-8: what the outbox holds and the sinks take.
+
+One result a line, with the fields query, incarnation, site, key, start, end, count, values and ordinal, in
+this order. `values` has one entry a function, in the order of the query. JSON has no NaN and no infinity:
+they are the texts "NaN", "Infinity" and "-Infinity", and are numbers again after `decode`. Of the values of
+user-defined functions, tuples, arrays and sets become lists (sets in order), mappings become objects in the
+order of their keys, and what JSON does not know becomes its text; so the same result is the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from math import inf, isinf, isnan, nan
+from typing import Any
+
+import numpy as np
+
+from headwater.results import Result
+
+_NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
+_BITS = 8192
+
+
+def encode(results: Iterable[Result]) -> bytes:
+    """The results, a line each, in the order given."""
+    # A lone surrogate has no UTF-8, but as backslash and digits it is the escape that JSON has for it.
+    return "".join(map(_line, results)).encode("utf-8", "backslashreplace")
+
+
+def decode(rows: bytes) -> Iterator[dict[str, Any]]:
+    """The lines as dictionaries."""
+    # Not `splitlines`: other characters that part lines may stand in a key.
+    for line in rows.split(b"\n"):
+        if line:
+            row = json.loads(line)
+            row["values"] = {name: _number(value) for name, value in row["values"].items()}
+            yield row
+
+
+def text(value: Any) -> str:
+    """A value as JSON, as it stands in a line."""
+    return _dumped(_plain(value))
+
+
+def _line(result: Result) -> str:
+    row = {
+        "query": result.query,
+        "incarnation": int(result.incarnation),
+        "site": result.site,
+        "key": result.key,
+        "start": int(result.start),
+        "end": int(result.end),
+        "count": int(result.count),
+        "values": {name: _plain(value) for name, value in result.values.items()},
+        "ordinal": None if result.ordinal is None else int(result.ordinal),
+    }
+    return _dumped(row) + "\n"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """A value of what JSON knows."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        # Python refuses to write longer ones in digits.
+        return int(value) if value.bit_length() <= _BITS else hex(value)
+    if isinstance(value, float):
+        if isnan(value):
+            return "NaN"
+        if isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        return float(value)
+    if isinstance(value, Mapping):
+        named = {key if isinstance(key, str) else text(key): _plain(each) for key, each in value.items()}
+        return {key: named[key] for key in sorted(named)}
+    if isinstance(value, AbstractSet):
+        return sorted(map(_plain, value), key=text)
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    shown = str(value)
+    # The text that an object has by default holds its address, which is another one on every replay.
+    return f"<{type(value).__qualname__}>" if shown == object.__repr__(value) else shown
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str):
+        return _NUMBERS.get(value, value)
+    if isinstance(value, list):
+        return [_number(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _number(each) for key, each in value.items()}
+    return value

@@ -1,0 +1,25 @@
+"""The machines together: whatever the network and the nodes do, every event is counted once."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater.queries import Query
+from headwater.windows import Punctuation, Session, Sliding, Tumbling
+from tests.machines.world import World
+
+QUERIES = [
+    Query("t", Tumbling(10), ["sum", "median"]),
+    Query("k", Sliding(15, 5), ["max", "first"], key_by="key"),
+    Query("s", Session(6), "count"),
+    Query("o", Punctuation("S", "E", merge="order"), "sum"),
+    Query("l", Punctuation("S", "E"), "sum"),
+    Query("n", Tumbling(count=7), ["sum", "last"]),
+]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_event_is_counted_once(seed: int) -> None:
+    world = World(seed, QUERIES, faults=0 if seed < 10 else 12)
+    world.run()
+    world.check()

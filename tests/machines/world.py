@@ -1,0 +1,258 @@
+"""A small world of sources, nodes and a root on a network that delays, loses, repeats and reorders."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headwater import oracle
+from headwater.events import Batch, Record
+from headwater.machines import node, root, source
+from headwater.machines.messages import Message, Send
+from headwater.machines.records import Record as Entry
+from headwater.queries import Query
+from headwater.results import Result, Results
+from headwater.sources import SourceId
+from headwater.verification import differences, spec_of
+from tests.harness import decisions_of, rows_of
+
+END = 2_000
+LATENESS = 3
+
+
+@dataclass
+class Spool:
+    """Records in memory that survive their process."""
+
+    id: str
+    records: list[Record] = field(default_factory=list)
+    opening: str = ""
+    opened_at: int = 0
+    confirmed: bool = True
+    base: int = 0
+
+    @property
+    def head(self) -> int:
+        return len(self.records)
+
+    def open(self, opening: str) -> None:
+        self.opened_at = self.head if self.confirmed else min(self.opened_at, self.head)
+        self.opening, self.confirmed = opening, False
+
+    def confirm(self, opening: str) -> None:
+        self.confirmed |= opening == self.opening
+
+    def trim(self, upto: int) -> None:
+        assert upto <= self.head
+        self.base = max(self.base, upto)
+
+    def read(self, after: int, limit: int) -> Batch | None:
+        assert after >= self.base, "trimmed before it was counted"
+        records = self.records[after : after + limit]
+        return Batch.from_records("spool", after + 1, records) if records else None
+
+
+class Disk:
+    """A log in memory that survives its process."""
+
+    def __init__(self) -> None:
+        self.records: list[Entry] = []
+
+    def write(self, records: Sequence[Entry]) -> int:
+        self.records += records
+        return len(self.records)
+
+
+Machine = source.SourceMachine | node.NodeMachine | root.RootMachine
+
+
+class World:
+    """One run, which a seed replays exactly."""
+
+    def __init__(self, seed: int, queries: Sequence[Query], *, faults: int = 12) -> None:
+        self.rng = rng = random.Random(seed)
+        self.queries = list(queries)
+        self.now = self.count = 0
+        self.quiet = False
+        self.events: list[tuple[int, int, Callable[[], None]]] = []
+        self.disk, self.found = Disk(), dict[int, list[Result]]()
+        self.children = [f"c{n}" for n in range(rng.randint(1, 3))]
+        self.middle = [f"i{n}" for n in range(rng.randint(1, 2))]
+        self.parent = {child: rng.choice(self.middle) for child in self.children}
+        self.parent |= dict.fromkeys(self.middle, "root")
+        self.sources = [f"s{n}" for n in range(rng.randint(1, 4))]
+        self.parent |= {name: rng.choice(self.children) for name in self.sources}
+        self.loss, self.repeat, self.delay = (
+            rng.choice([0, 0.1]),
+            rng.choice([0, 0.1]),
+            rng.choice([1, 5, 20]),
+        )
+        self.clock = {name: rng.randint(0, 12) for name in self.sources}
+        self.mark = dict.fromkeys(self.sources, False)
+        self.spools = {name: Spool(f"spool-{name}") for name in self.sources}
+        self.machines: dict[str, Machine] = {}
+        for name in ["root", *self.middle, *self.children, *self.sources]:
+            self._make(name)
+            self._at(rng.randint(1, 5), lambda name=name: self._tick(name))  # type: ignore[misc]
+        for _ in range(faults):
+            self._at(rng.randint(1, 1_500), self._fault)
+        self.changes = 0
+
+    # Time
+
+    def _at(self, delay: int, action: Callable[[], None]) -> None:
+        self.count += 1
+        heapq.heappush(self.events, (self.now + delay, self.count, action))
+
+    def run(self) -> None:
+        """Until everything is counted; raises if it never is."""
+        while not self._done():
+            assert self.now < 9_000, "stuck"
+            self.now, _, action = heapq.heappop(self.events)
+            if self.now > 1_500 and not self.quiet:
+                self.quiet, self.loss, self.repeat = True, 0, 0
+            action()
+
+    def _done(self) -> bool:
+        sources = [self.machines[name] for name in self.sources]
+        return self.quiet and all(
+            isinstance(s, source.SourceMachine)
+            and s.done
+            and s.spool.head > 0
+            and self.spools[s.name].records[-1][0] == END
+            for s in sources
+        )
+
+    # Machines
+
+    def _make(self, name: str) -> None:
+        if name == "root":
+            settings = root.Settings(expected=len(self.sources), start_timeout=200)
+            self.found = {}
+            made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
+            for position, record in enumerate(list(self.disk.records), start=1):
+                made.replay(position, record)
+            self.machines[name] = made
+        elif name in self.sources:
+            self.spools[name].open(f"o{self._nonce()}")
+            mine = source.Settings("root", "", LATENESS, rows=12, patience=80, repeat=20)
+            self.machines[name] = source.SourceMachine(name, self.parent[name], self.spools[name], mine)
+        else:
+            bounds = node.Settings("root", under_way=3, rows=60, horizon=60, patience=80, silence=300)
+            child = name in self.children
+            self.machines[name] = node.NodeMachine(name, self.parent[name], self.queries, bounds, child=child)
+
+    def _nonce(self) -> str:
+        self.count += 1
+        return str(self.count)
+
+    def _emit(self, position: int, results: Results) -> None:
+        assert position not in self.found
+        self.found[position] = list(results)
+
+    def _tick(self, name: str) -> None:
+        machine = self.machines[name]
+        if isinstance(machine, source.SourceMachine):
+            self._produce(name)
+            machine.child = self.parent[name]
+        if isinstance(machine, node.NodeMachine):
+            machine.parent = self.parent[name]
+            self._send(name, machine.flush(self.now))
+        self._send(name, machine.tick(self.now))
+        self._at(self.rng.randint(5, 9), lambda: self._tick(name))
+
+    def _produce(self, name: str) -> None:
+        rng, records = self.rng, self.spools[name].records
+        if self.quiet:
+            if not records or records[-1][0] != END:
+                records.append((END, None, None, None))
+            return
+        if len(records) > 60 or rng.random() < 0.3:
+            return
+        for _ in range(rng.randint(0, 4)):
+            self.clock[name] += rng.randint(0, 3)
+            ts = self.clock[name] - (rng.randint(0, 6) if rng.random() < 0.3 else 0)
+            chance = rng.random()
+            if chance < 0.08:
+                records.append((ts, None, None, None))
+            elif chance < 0.25:
+                self.mark[name] = not self.mark[name]
+                records.append((ts, None, None, "S" if self.mark[name] else "E"))
+            else:
+                records.append((ts, rng.choice("kl"), float(rng.randint(-5, 11)), None))
+
+    # Network
+
+    def _send(self, sender: str, sends: Sequence[Send]) -> None:
+        for send in sends:
+            for _ in range(1 + (self.rng.random() < self.repeat)):
+                if self.rng.random() >= self.loss:
+                    self._at(
+                        self.rng.randint(1, self.delay),
+                        lambda send=send: self._receive(sender, send.to, send.message),  # type: ignore[misc]
+                    )
+
+    def _receive(self, sender: str, to: str, message: Message) -> None:
+        machine = self.machines[to]
+        self._send(to, machine.step(sender, message, self.now))
+
+    # Faults
+
+    def _fault(self) -> None:
+        rng = self.rng
+        kind = rng.choice(["crash", "crash", "root", "move", "move", "restart", "change"])
+        if kind == "crash":
+            self._make(rng.choice(self.children + self.middle))
+        elif kind == "root":
+            self._make("root")
+        elif kind == "move":
+            name = rng.choice(self.sources + self.children)
+            self.parent[name] = rng.choice(self.children if name in self.sources else self.middle)
+        elif kind == "restart":
+            self._make(rng.choice(self.sources))
+        else:
+            self._change()
+
+    def _change(self) -> None:
+        machine = self.machines["root"]
+        assert isinstance(machine, root.RootMachine)
+        if machine.engine.watermark is None:
+            return
+        added = [query for query in machine.engine.queries if query.id.startswith("n")]
+        alive = {active for active in machine.engine.active if active.startswith("n")}
+        if alive and self.rng.random() < 0.5:
+            machine.remove(sorted(alive)[0])
+        elif len(added) < 3:
+            window = self.rng.choice([self.queries[0].window, self.queries[1].window])
+            machine.add(Query(f"n{len(added)}", window, "sum"))
+
+    # What must hold
+
+    def check(self) -> None:
+        """Everything that was accepted is counted once, and every final window is what the oracle says."""
+        machine = self.machines["root"]
+        assert isinstance(machine, root.RootMachine)
+        engine = machine.engine
+        events, sources = [], []
+        for name, known in engine.sources.items():
+            sources.append(oracle.Source(name, known.lateness, known.site))
+            records = self.spools[SourceId.of(name).name].records
+            offset = machine.offsets[name]
+            for seq, (ts, key, value, mark) in enumerate(records[offset : offset + known.position], start=1):
+                events.append(oracle.Event(name, seq, ts, key, value, mark))
+        lives: dict[str, tuple[Query, int | None, int | None]] = {q.id: (q, None, None) for q in self.queries}
+        for change in engine.changes:
+            query, begin, _ = lives.get(change.query.id, (change.query, change.edge, None))
+            lives[query.id] = (query, begin, change.edge if change.kind == "remove" else None)
+        specs = [spec_of(query, begin, end) for query, begin, end in lives.values()]
+        expected = oracle.windows(
+            events, sources, specs, decisions=decisions_of(engine), watermark=engine.watermark
+        )
+        found = [result for position in sorted(self.found) for result in self.found[position]]
+        wrong = differences(expected, rows_of(found))
+        assert not wrong, "\n".join(wrong[:8])
+        for name, known in engine.sources.items():
+            account = engine.account(name)
+            assert account.accepted == known.position == account.counted + account.late + account.rejected

@@ -1,0 +1,382 @@
+"""Sinks and their lines: after any crash nothing is lost, and nothing there twice where that is promised."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.results import Result
+from headwater_root import resultlines
+from headwater_root.files import Damaged
+from headwater_root.sinks import Sink
+from headwater_root.sinks.console import Console
+from headwater_root.sinks.jsonlines import JsonLines
+from headwater_root.sinks.parquet import Parquet
+from tests.root.disk import LOSSES, Died, Disk, Loss
+
+
+def result(values: dict[str, Any], number: int = 0) -> Result:
+    return Result("q", "", None, 10 * number, 10 * number + 10, 1, values)
+
+
+ROWS = {
+    1: resultlines.encode([result({"sum": 1.5}, 1), result({"sum": -0.0}, 2)]),
+    4: resultlines.encode([result({"top(2)": (3.0, 1.0)}, 3)]),
+    5: b"",
+    9: resultlines.encode([result({"avg": n / 7}, n) for n in range(4, 40)]),
+}
+EXPECTED = [json.loads(line) for rows in ROWS.values() for line in rows.splitlines()]
+
+
+# Lines
+
+
+def test_a_line_has_every_field_in_order() -> None:
+    line = resultlines.encode([Result("load", "hall", "m7", 10, 20, 3, {"sum": 6.0, "max": 3.0}, 2, 4)])
+    assert line == (
+        b'{"query":"load","incarnation":4,"site":"hall","key":"m7","start":10,"end":20,"count":3,'
+        b'"values":{"sum":6.0,"max":3.0},"ordinal":2}\n'
+    )
+
+
+def test_numbers_that_json_has_not() -> None:
+    line = resultlines.encode(
+        [result({"a": nan, "b": inf, "c": -inf, "d": (nan, 1), "e": None, "f": "text"})]
+    )
+    assert b'"a":"NaN","b":"Infinity","c":"-Infinity","d":["NaN",1],"e":null,"f":"text"' in line
+    (row,) = resultlines.decode(line)
+    assert isnan(row["values"].pop("a"))
+    assert isnan(row["values"]["d"].pop(0))
+    assert row["values"] == {"b": inf, "c": -inf, "d": [1], "e": None, "f": "text"}
+
+
+def test_values_of_other_types() -> None:
+    class Opaque:
+        pass
+
+    values = {
+        "scalar": (np.float64(0.5), np.int64(3), np.bool_(True)),
+        "array": np.array([[1.0, nan]]),
+        "set": {"b", "a", "c"},
+        "counter": Counter("bba"),
+        "mixed": {2.5: (1, None), 1: "x"},
+        "fraction": Fraction(1, 3),
+        "object": Opaque(),
+        "long": 1 << 20_000,
+        "surrogate": "\udc80",
+    }
+    (row,) = resultlines.decode(resultlines.encode([result(values)]))
+    found = row["values"]
+    assert isnan(found.pop("array")[0].pop())
+    assert found == {
+        "scalar": [0.5, 3, True],
+        "set": ["a", "b", "c"],
+        "counter": {"a": 1, "b": 2},
+        "mixed": {"1": "x", "2.5": [1, None]},
+        "fraction": "1/3",
+        "object": "<test_values_of_other_types.<locals>.Opaque>",
+        "long": hex(1 << 20_000),
+        "surrogate": "\udc80",
+    }
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(
+        st.builds(
+            Result,
+            NAMES,
+            NAMES,
+            st.none() | NAMES,
+            st.integers(-(2**63), 2**63 - 1),
+            st.integers(-(2**63), 2**63 - 1),
+            st.integers(0, 2**63 - 1),
+            st.dictionaries(NAMES, st.none() | st.integers() | st.floats(allow_nan=False), max_size=3),
+            st.none() | st.integers(0, 2**62),
+            st.integers(1, 5),
+        ),
+        max_size=4,
+    )
+)
+def test_lines_come_back_as_they_were(results: list[Result]) -> None:
+    rows = list(resultlines.decode(resultlines.encode(results)))
+    assert len(rows) == len(results)
+    for row, each in zip(rows, results, strict=True):
+        assert row == {name: getattr(each, name) for name in row}
+        assert list(map(repr, row["values"].values())) == list(map(repr, each.values.values()))
+
+
+# Every sink
+
+
+Content = Callable[[Path], Sequence[Any]]
+Make = Callable[[Path], Sink]
+
+
+def lines_of(directory: Path) -> Sequence[Any]:
+    path = directory / "results.jsonl"
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def table_of(directory: Path) -> Sequence[Any]:
+    rows: list[dict[str, Any]] = ds.dataset(directory).to_table().sort_by("start").to_pylist()
+    for row in rows:
+        others = {name: json.loads(value) for name, value in row.pop("others")}
+        row["values"] = dict(row["values"]) | others
+    return rows
+
+
+EXACT = [pytest.param(JsonLines, lines_of, id="jsonlines"), pytest.param(Parquet, table_of, id="parquet")]
+
+
+def offer(sink: Sink, delivered: list[int]) -> None:
+    for position, rows in ROWS.items():
+        if position > sink.cursor:
+            sink.deliver(position, rows)
+            delivered.append(position)
+
+
+@pytest.mark.parametrize("make, content", EXACT)
+def test_results_are_delivered_once(tmp_path: Path, make: Make, content: Content) -> None:
+    sink = make(tmp_path)
+    assert sink.cursor == 0
+    offer(sink, [])
+    for position, rows in ROWS.items():
+        sink.deliver(position, rows)
+    assert sink.cursor == 9
+    assert content(tmp_path) == EXPECTED
+    sink.close()
+    sink = make(tmp_path)
+    assert sink.cursor == 9
+    sink.deliver(10, ROWS[4])
+    assert len(content(tmp_path)) == len(EXPECTED) + 1
+    sink.close()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("make, content", EXACT)
+def test_a_crash_at_any_step_and_another_in_the_next_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, content: Content, loss: Loss
+) -> None:
+    for step in range(1, 100):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        delivered = [0]
+        died = []
+        # The second one falls on all the early steps in turn: those that mend what the first one has left.
+        for dies_at in (step, 1 + step * 5 % 13):
+            disk = Disk(monkeypatch, directory, dies_at=dies_at)
+            sink = None
+            try:
+                sink = make(directory)
+                assert sink.cursor >= delivered[-1]
+                offer(sink, delivered)
+            except Died:
+                pass
+            died.append(disk.died)
+            disk.recover(monkeypatch, loss)
+            if sink is not None:
+                sink.close()
+        sink = make(directory)
+        assert sink.cursor >= delivered[-1]
+        offer(sink, delivered)
+        sink.close()
+        assert content(directory) == EXPECTED
+        if not died[0]:
+            return
+    raise AssertionError("it never came to an end")
+
+
+@pytest.mark.parametrize("make, content", EXACT)
+def test_a_delivery_that_failed_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, content: Content
+) -> None:
+    for step in range(1, 60):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        sink = make(directory)
+        disk = Disk(monkeypatch, directory, fails_at=step)
+        try:
+            offer(sink, [])
+        except OSError:
+            offer(sink, [])
+        failed = disk.failed
+        # What it said to be delivered is, whatever is lost now.
+        disk.recover(monkeypatch, "names")
+        assert sink.cursor == 9
+        sink.close()
+        again = make(directory)
+        assert again.cursor == 9
+        again.close()
+        assert content(directory) == EXPECTED
+        if not failed:
+            return
+    raise AssertionError("it never came to an end")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("make, content", EXACT)
+def test_a_crash_while_a_delivery_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, content: Content, loss: Loss
+) -> None:
+    for fails_at in range(1, 10):
+        for dies_at in range(fails_at + 1, fails_at + 8, 1 if make is JsonLines else 3):
+            directory = tmp_path / f"{fails_at}-{dies_at}"
+            directory.mkdir()
+            delivered = [0]
+            sink = make(directory)
+            disk = Disk(monkeypatch, directory, fails_at=fails_at, dies_at=dies_at)
+            with suppress(Died, OSError):
+                offer(sink, delivered)
+            with suppress(Died):
+                offer(sink, delivered)
+            disk.recover(monkeypatch, loss)
+            sink.close()
+            sink = make(directory)
+            assert sink.cursor >= delivered[-1]
+            offer(sink, delivered)
+            sink.close()
+            assert content(directory) == EXPECTED
+
+
+@pytest.mark.parametrize("make", [JsonLines, Parquet, Console])
+def test_a_cursor_that_is_none(tmp_path: Path, make: Make) -> None:
+    for name in ("cursor.json", "_cursor.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(Damaged, match="this is no cursor; put it back, or remove it"):
+        make(tmp_path)
+
+
+# JSON lines
+
+
+def test_what_stands_behind_the_cursor_is_cut(tmp_path: Path) -> None:
+    sink = JsonLines(tmp_path)
+    sink.deliver(1, ROWS[1])
+    sink.close()
+    with sink.path.open("ab") as file:
+        file.write(b'{"half a li')
+    sink = JsonLines(tmp_path)
+    sink.deliver(4, ROWS[4])
+    sink.close()
+    assert sink.path.read_bytes() == ROWS[1] + ROWS[4]
+
+
+def test_delivered_lines_that_are_gone_are_missed(tmp_path: Path) -> None:
+    sink = JsonLines(tmp_path)
+    sink.deliver(1, ROWS[1])
+    sink.close()
+    sink.path.unlink()
+    with pytest.raises(Damaged, match=r"bytes were delivered; put it back, or remove cursor\.json"):
+        JsonLines(tmp_path)
+
+
+# Parquet
+
+
+def test_numbers_and_others_have_a_column_each(tmp_path: Path) -> None:
+    values = {"avg": 0.5, "nan": nan, "inf": -inf, "distinct": 7, "none": None}
+    others = {"top(2)": (3.0, nan), "long": 2**60 + 1, "longer": 10**400, "text": "ä", "yes": True}
+    sink = Parquet(tmp_path)
+    sink.deliver(1, resultlines.encode([result({**values, **others})]))
+    sink.deliver(2, resultlines.encode([Result("p", "hall", "m", 0, 5, 2, {}, 3, 2)]))
+    first, second = ds.dataset(tmp_path).to_table().to_pylist()
+    found = dict(first["values"])
+    assert isnan(found.pop("nan"))
+    assert found == {"avg": 0.5, "inf": -inf, "distinct": 7.0, "none": None}
+    assert dict(first["others"]) == {
+        "top(2)": '[3.0,"NaN"]',
+        "long": str(2**60 + 1),
+        "longer": str(10**400),
+        "text": '"ä"',
+        "yes": "true",
+    }
+    assert (second["site"], second["key"], second["ordinal"], second["incarnation"]) == ("hall", "m", 3, 2)
+    assert (first["key"], first["ordinal"], second["values"]) == (None, None, [])
+
+
+def test_the_dataset_can_be_read_while_it_grows(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path)
+    for position in range(1, 6):
+        sink.deliver(position, ROWS[1] if position % 2 else ROWS[4])
+        (tmp_path / ".00000000000000000009.parquet.tmp").write_bytes(b"half a file")
+        assert ds.dataset(tmp_path).count_rows() == position + (position + 1) // 2
+
+
+def test_a_file_beyond_the_cursor_does_not_count(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path)
+    sink.deliver(1, ROWS[1])
+    (tmp_path / "00000000000000000004.parquet").write_bytes(b"of a life before")
+    (tmp_path / "mine.parquet").write_bytes(b"")
+    Parquet(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "00000000000000000001.parquet",
+        "_cursor.json",
+        "mine.parquet",
+    ]
+
+
+# Console
+
+
+def test_lines_for_the_eye(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = [
+        Result("load", "hall", "m7", 10, 20, 12, {"avg": 1 / 3, "count": 12, "top(2)": (2.0, nan)}),
+        Result("runs", "", None, 0, 5, 1, {}, 3, 2),
+        Result("odd", "", "two\nlines\x1b[2J", 0, 5, 0, {"max": None}),
+    ]
+    sink = Console(tmp_path)
+    sink.deliver(3, resultlines.encode(results))
+    sink.deliver(3, resultlines.encode(results))
+    assert capsys.readouterr().out.split("\n") == [
+        'load  site=hall key=m7  [10, 20)  12 events  avg=0.333333 top(2)=[2.0,"NaN"]',
+        "runs/2  [0, 5)  #3  1 event",
+        "odd  key=two\\nlines\\x1b[2J  [0, 5)  0 events  max=null",
+        "",
+    ]
+    assert Console(tmp_path).cursor == 3
+    sink.close()
+
+
+def test_the_console_repeats_rather_than_loses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = io.StringIO()
+    offer(Console(tmp_path / "whole", whole), [])
+    for step in range(1, 40):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        stream = io.StringIO()
+        disk = Disk(monkeypatch, directory, dies_at=step)
+        with suppress(Died):
+            offer(Console(directory, stream), [])
+        died = disk.died
+        disk.recover(monkeypatch, "names")
+        offer(Console(directory, stream), [])
+        assert Counter(stream.getvalue().splitlines()) >= Counter(whole.getvalue().splitlines())
+        if not died:
+            return
+    raise AssertionError("it never came to an end")
+
+
+def test_a_stream_that_is_gone_stops_the_cursor(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    sink = Console(tmp_path, stream)
+    stream.close()
+    with pytest.raises(ValueError, match="closed file"):
+        sink.deliver(1, ROWS[1])
+    assert (sink.cursor, Console(tmp_path).cursor) == (0, 0)
