@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
@@ -228,6 +228,15 @@ def query_of(document: Mapping[str, Any], functions: Functions = _no_functions) 
     if problems:
         raise InvalidTopology(f"the query {name!r} cannot be taken", problems)
     return topology, query
+
+
+def queries_of(documents: Sequence[Any], functions: Functions = _no_functions) -> tuple[Query, ...]:
+    """Queries as they stand in the list of a manifest."""
+    problems: list[Problem] = []
+    queries = _queries(_Section({"queries": list(documents)}, "spec", problems), functions)
+    if problems:
+        raise InvalidTopology("the queries cannot be taken", problems)
+    return queries
 
 
 def query_document(query: Query) -> dict[str, Any]:

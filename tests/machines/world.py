@@ -16,7 +16,12 @@ from headwater.queries import Query
 from headwater.results import Result, Results
 from headwater.sources import SourceId
 from headwater.verification import differences, spec_of
+from headwater_wire import records as stored
+from headwater_wire.messages import Codec
+from headwater_wire.v1 import tree_pb2
 from tests.harness import decisions_of, rows_of
+
+CODEC = Codec()
 
 END = 2_000
 LATENESS = 3
@@ -61,7 +66,8 @@ class Disk:
         self.records: list[Entry] = []
 
     def write(self, records: Sequence[Entry]) -> int:
-        self.records += records
+        # What is written is bytes, and what is read back is made of them.
+        self.records += [stored.decode(stored.encode(record), CODEC) for record in records]
         return len(self.records)
 
 
@@ -196,7 +202,9 @@ class World:
 
     def _receive(self, sender: str, to: str, message: Message) -> None:
         machine = self.machines[to]
-        self._send(to, machine.step(sender, message, self.now))
+        envelope = tree_pb2.Envelope()
+        envelope.ParseFromString(CODEC.encode(sender, to, message).SerializeToString())
+        self._send(to, machine.step(envelope.sender, CODEC.decode(envelope), self.now))
 
     # Faults
 

@@ -1,0 +1,254 @@
+"""What machines say to each other as envelopes, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from headwater.aggregates import UserDefined
+from headwater.errors import Invalid
+from headwater.machines import messages as said
+from headwater.node import Change
+from headwater.prefix import Prefix
+from headwater.rows import TS_MAX
+from headwater.sources import SourceId
+from headwater.topology import queries_of, query_document
+from headwater_wire import events, partials
+from headwater_wire.errors import Malformed
+from headwater_wire.v1 import tree_pb2 as pb
+
+PROTOCOL = 1
+NAME_LIMIT = 253
+Functions = Callable[[str], UserDefined | None]
+
+
+class Codec:
+    """Envelopes of one party; `functions` finds users' functions by their names."""
+
+    def __init__(self, functions: Functions = lambda name: None) -> None:
+        self._functions = functions
+
+    def encode(self, sender: str, to: str, message: said.Message) -> pb.Envelope:
+        field, body = _ENCODERS[type(message)](message)
+        return pb.Envelope(sender=sender, to=to, **{field: body})
+
+    def decode(self, envelope: pb.Envelope) -> said.Message:
+        for field, name in (("sender", envelope.sender), ("to", envelope.to)):
+            if not 0 < len(name.encode()) <= NAME_LIMIT:
+                raise Malformed(field, f"is {name!r}", f"send 1 to {NAME_LIMIT} bytes")
+        field = envelope.WhichOneof("message")
+        if field is None:
+            raise Malformed("message", "is of no kind that is known here", "send one of this version")
+        body = getattr(envelope, field)
+        if field in ("tell", "resync", "commit"):
+            return _DECODERS[field](body, self.changes(body.changes))
+        return _DECODERS[field](body)
+
+    def changes(self, sent: Iterable[pb.Change]) -> tuple[Change, ...]:
+        return tuple(map(self.change, sent))
+
+    def change(self, sent: pb.Change) -> Change:
+        try:
+            (query,) = queries_of([json.loads(sent.query)], self._functions)
+        except (ValueError, Invalid) as error:
+            raise Malformed("query", f"cannot be read ({error})", "send a query of this version") from error
+        kinds = {pb.Change.KIND_ADD: "add", pb.Change.KIND_REMOVE: "remove"}
+        if sent.kind not in kinds:
+            raise Malformed("kind", f"is {sent.kind}", "send KIND_ADD or KIND_REMOVE")
+        return Change(cast(Any, kinds[sent.kind]), query, sent.edge, sent.version, sent.at_once)
+
+
+def change_message(change: Change) -> pb.Change:
+    kind = pb.Change.KIND_ADD if change.kind == "add" else pb.Change.KIND_REMOVE
+    query = json.dumps(query_document(change.query), separators=(",", ":"))
+    return pb.Change(kind=kind, query=query, edge=change.edge, version=change.version, at_once=change.at_once)
+
+
+def _changes(changes: Sequence[Change]) -> list[pb.Change]:
+    return [change_message(change) for change in changes]
+
+
+# Parts of messages
+
+
+def _stream(stream: said.Stream) -> pb.StreamId:
+    return pb.StreamId(opener=stream[0], number=stream[1])
+
+
+def _heard(stream: pb.StreamId) -> said.Stream:
+    return stream.opener, stream.number
+
+
+def named(source: str) -> pb.Named:
+    id = SourceId.of(source)
+    return pb.Named(name=id.name, incarnation=id.incarnation)
+
+
+def name_of(sent: pb.Named | pb.Standing | pb.Committed | pb.Welcome) -> str:
+    return str(SourceId(sent.name, sent.incarnation))
+
+
+def _standing(source: str, standing: said.Standing | None) -> pb.Standing:
+    id = SourceId.of(source)
+    if standing is None:
+        return pb.Standing(name=id.name, incarnation=id.incarnation)
+    return pb.Standing(
+        name=id.name,
+        incarnation=id.incarnation,
+        prefix=partials.prefix_message(standing.prefix),
+        lateness=standing.lateness,
+        site=standing.site,
+    )
+
+
+def _standings(sent: Iterable[pb.Standing]) -> dict[str, said.Standing | None]:
+    found: dict[str, said.Standing | None] = {}
+    for each in sent:
+        if each.lateness > TS_MAX:
+            raise Malformed("lateness", f"is {each.lateness}", "send microseconds")
+        found[name_of(each)] = (
+            said.Standing(partials.prefix(each.prefix), each.lateness, each.site)
+            if each.HasField("prefix")
+            else None
+        )
+    return found
+
+
+def _heads(heads: Mapping[str, Prefix]) -> list[pb.Standing]:
+    return [_standing(name, said.Standing(prefix, 0, "")) for name, prefix in heads.items()]
+
+
+# Messages
+
+
+def _hello(message: said.Hello) -> tuple[str, Any]:
+    return "hello", pb.Hello(
+        name=message.name,
+        spool=message.spool,
+        opening=message.opening,
+        opened_at=message.opened_at,
+        head=message.head,
+        site=message.site,
+        lateness=message.lateness,
+        echo=message.echo,
+    )
+
+
+def _welcome(message: said.Welcome) -> tuple[str, Any]:
+    id = SourceId.of(message.source)
+    return "welcome", pb.Welcome(
+        opening=message.opening, name=id.name, incarnation=id.incarnation, offset=message.offset
+    )
+
+
+def _columns(message: said.Columns) -> tuple[str, Any]:
+    return "columns", pb.Columns(
+        stream=_stream(message.stream),
+        id=message.id,
+        opening=message.opening,
+        events=events.encode(message.batch),
+    )
+
+
+def _delivery(message: said.Delivery) -> tuple[str, Any]:
+    return "delivery", pb.Delivery(
+        stream=_stream(message.stream), id=message.id, partial=partials.encode(message.partial)
+    )
+
+
+def _probe(message: said.Probe) -> tuple[str, Any]:
+    return "probe", pb.Probe(
+        stream=_stream(message.stream),
+        id=message.id,
+        heads=_heads(message.heads),
+        interest=map(named, message.interest),
+    )
+
+
+def _tell(message: said.Tell) -> tuple[str, Any]:
+    return "tell", pb.Tell(
+        stream=_stream(message.stream),
+        standings=[_standing(*item) for item in message.standings.items()],
+        changes=_changes(message.changes),
+    )
+
+
+def _resync(message: said.Resync) -> tuple[str, Any]:
+    return "resync", pb.Resync(
+        stream=_stream(message.stream),
+        id=message.id,
+        standings=[_standing(*item) for item in message.standings.items()],
+        changes=_changes(message.changes),
+    )
+
+
+def _commit(message: said.Commit) -> tuple[str, Any]:
+    committed = []
+    for source, position in message.committed.items():
+        id = SourceId.of(source)
+        committed.append(pb.Committed(name=id.name, incarnation=id.incarnation, position=position))
+    return "commit", pb.Commit(
+        stream=_stream(message.stream),
+        committed=committed,
+        watermark=message.watermark,
+        changes=_changes(message.changes),
+    )
+
+
+def _silent(message: said.Silent) -> tuple[str, Any]:
+    standing = _standing(message.source, said.Standing(message.prefix, 0, ""))
+    return "silent", pb.Silent(child=message.child, source=standing)
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
+    said.Hello: _hello,
+    said.Challenge: lambda m: ("challenge", pb.Challenge(opening=m.opening, nonce=m.nonce)),
+    said.Welcome: _welcome,
+    said.Fenced: lambda m: ("fenced", pb.Fenced(opening=m.opening)),
+    said.Columns: _columns,
+    said.Delivery: _delivery,
+    said.Probe: _probe,
+    said.Ask: lambda m: ("ask", pb.Ask(stream=_stream(m.stream), sources=map(named, m.sources))),
+    said.Tell: _tell,
+    said.Ack: lambda m: ("ack", pb.Ack(stream=_stream(m.stream), id=m.id)),
+    said.Resync: _resync,
+    said.Commit: _commit,
+    said.Silent: _silent,
+}
+
+
+def _heard_probe(body: pb.Probe) -> said.Probe:
+    heads = {name: held.prefix for name, held in _standings(body.heads).items() if held is not None}
+    return said.Probe(_heard(body.stream), body.id, heads, tuple(map(name_of, body.interest)))
+
+
+def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
+    committed = {name_of(each): each.position for each in body.committed}
+    watermark = body.watermark if body.HasField("watermark") else None
+    return said.Commit(_heard(body.stream), committed, watermark, changes)
+
+
+def _heard_silent(body: pb.Silent) -> said.Silent:
+    if not body.source.HasField("prefix"):
+        raise Malformed("source.prefix", "is missing", "say where the source stands")
+    return said.Silent(body.child, name_of(body.source), partials.prefix(body.source.prefix))
+
+
+_DECODERS: dict[str, Callable[..., said.Message]] = {
+    "hello": lambda m: said.Hello(
+        m.name, m.spool, m.opening, m.opened_at, m.head, m.site, m.lateness, m.echo
+    ),
+    "challenge": lambda m: said.Challenge(m.opening, m.nonce),
+    "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset),
+    "fenced": lambda m: said.Fenced(m.opening),
+    "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
+    "delivery": lambda m: said.Delivery(_heard(m.stream), m.id, partials.decode(m.partial)),
+    "probe": _heard_probe,
+    "ask": lambda m: said.Ask(_heard(m.stream), tuple(map(name_of, m.sources))),
+    "tell": lambda m, changes: said.Tell(_heard(m.stream), _standings(m.standings), changes),
+    "ack": lambda m: said.Ack(_heard(m.stream), m.id),
+    "resync": lambda m, changes: said.Resync(_heard(m.stream), m.id, _standings(m.standings), changes),
+    "commit": _heard_commit,
+    "silent": _heard_silent,
+}

@@ -1,0 +1,77 @@
+"""Records of the root's log as bytes, and back."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from headwater.machines import records as held
+from headwater_wire import partials
+from headwater_wire.errors import Malformed
+from headwater_wire.messages import Codec, change_message, name_of, named
+from headwater_wire.v1 import log_pb2 as pb
+
+
+def encode(record: held.Record) -> bytes:
+    message, body = pb.LogRecord(watermark=record.watermark, version=record.version), record.body
+    if isinstance(body, held.Merged):
+        message.merged.CopyFrom(partials.encode(body.partial))
+    elif isinstance(body, held.Admitted):
+        message.admitted.source.CopyFrom(named(body.source))
+        message.admitted.site, message.admitted.lateness = body.site, body.lateness
+        message.admitted.spool, message.admitted.opening = body.spool, body.opening
+        message.admitted.offset = body.offset
+    elif isinstance(body, held.Opened):
+        message.opened.source.CopyFrom(named(body.source))
+        message.opened.opening = body.opening
+    elif isinstance(body, held.Idled):
+        message.idled.CopyFrom(named(body.source))
+    elif isinstance(body, held.Resumed):
+        message.resumed.CopyFrom(named(body.source))
+    elif isinstance(body, held.Retired):
+        message.retired.CopyFrom(named(body.source))
+    elif isinstance(body, held.Skipped):
+        message.skipped.source.CopyFrom(named(body.source))
+        message.skipped.seq = body.seq
+    elif isinstance(body, held.Started):
+        message.started.SetInParent()
+    else:
+        message.changed.CopyFrom(change_message(body.change))
+    return message.SerializeToString()
+
+
+def decode(data: bytes, codec: Codec) -> held.Record:
+    message = pb.LogRecord()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise Malformed(
+            "record", f"cannot be read ({error})", "use the program that wrote the log"
+        ) from error
+    watermark = message.watermark if message.HasField("watermark") else None
+    return held.Record(_body(message, codec), watermark, message.version)
+
+
+def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
+    kind = message.WhichOneof("body")
+    if kind == "merged":
+        return held.Merged(partials.decode(message.merged))
+    if kind == "admitted":
+        given = message.admitted
+        return held.Admitted(
+            name_of(given.source), given.site, given.lateness, given.spool, given.opening, given.offset
+        )
+    if kind == "opened":
+        return held.Opened(name_of(message.opened.source), message.opened.opening)
+    if kind == "idled":
+        return held.Idled(name_of(message.idled))
+    if kind == "resumed":
+        return held.Resumed(name_of(message.resumed))
+    if kind == "retired":
+        return held.Retired(name_of(message.retired))
+    if kind == "skipped":
+        return held.Skipped(name_of(message.skipped.source), message.skipped.seq)
+    if kind == "started":
+        return held.Started()
+    if kind == "changed":
+        return held.Changed(codec.change(message.changed))
+    raise Malformed("record", "is of no kind that is known here", "use the program that wrote the log")

@@ -1,0 +1,70 @@
+from headwater_wire.v1 import partials_pb2 as _partials_pb2
+from headwater_wire.v1 import tree_pb2 as _tree_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LogRecord(_message.Message):
+    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed")
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MERGED_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    IDLED_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    watermark: int
+    version: int
+    merged: _partials_pb2.Partial
+    admitted: Admitted
+    opened: Opened
+    idled: _tree_pb2.Named
+    resumed: _tree_pb2.Named
+    retired: _tree_pb2.Named
+    skipped: Skipped
+    started: Started
+    changed: _tree_pb2.Change
+    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ...) -> None: ...
+
+class Admitted(_message.Message):
+    __slots__ = ("source", "site", "lateness", "spool", "opening", "offset")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    site: str
+    lateness: int
+    spool: str
+    opening: str
+    offset: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Opened(_message.Message):
+    __slots__ = ("source", "opening")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    opening: str
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., opening: _Optional[str] = ...) -> None: ...
+
+class Skipped(_message.Message):
+    __slots__ = ("source", "seq")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    seq: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class Started(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,246 @@
+from headwater_wire.v1 import events_pb2 as _events_pb2
+from headwater_wire.v1 import partials_pb2 as _partials_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Envelope(_message.Message):
+    __slots__ = ("protocol", "sender", "to", "hello", "challenge", "welcome", "fenced", "columns", "delivery", "probe", "ask", "tell", "ack", "resync", "commit", "silent")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    CHALLENGE_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    TELL_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    RESYNC_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    sender: str
+    to: str
+    hello: Hello
+    challenge: Challenge
+    welcome: Welcome
+    fenced: Fenced
+    columns: Columns
+    delivery: Delivery
+    probe: Probe
+    ask: Ask
+    tell: Tell
+    ack: Ack
+    resync: Resync
+    commit: Commit
+    silent: Silent
+    def __init__(self, protocol: _Optional[int] = ..., sender: _Optional[str] = ..., to: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., fenced: _Optional[_Union[Fenced, _Mapping]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., tell: _Optional[_Union[Tell, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., silent: _Optional[_Union[Silent, _Mapping]] = ...) -> None: ...
+
+class StreamId(_message.Message):
+    __slots__ = ("opener", "number")
+    OPENER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    opener: str
+    number: int
+    def __init__(self, opener: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("name", "spool", "opening", "opened_at", "head", "site", "lateness", "echo")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    OPENED_AT_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    spool: str
+    opening: str
+    opened_at: int
+    head: int
+    site: str
+    lateness: int
+    echo: str
+    def __init__(self, name: _Optional[str] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., opened_at: _Optional[int] = ..., head: _Optional[int] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., echo: _Optional[str] = ...) -> None: ...
+
+class Challenge(_message.Message):
+    __slots__ = ("opening", "nonce")
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    opening: str
+    nonce: str
+    def __init__(self, opening: _Optional[str] = ..., nonce: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("opening", "name", "incarnation", "offset")
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    opening: str
+    name: str
+    incarnation: int
+    offset: int
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Fenced(_message.Message):
+    __slots__ = ("opening",)
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    opening: str
+    def __init__(self, opening: _Optional[str] = ...) -> None: ...
+
+class Columns(_message.Message):
+    __slots__ = ("stream", "id", "opening", "events")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    id: str
+    opening: str
+    events: _events_pb2.Events
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., opening: _Optional[str] = ..., events: _Optional[_Union[_events_pb2.Events, _Mapping]] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("stream", "id", "partial")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    id: str
+    partial: _partials_pb2.Partial
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("name", "incarnation", "prefix", "lateness", "site")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    prefix: _partials_pb2.Prefix
+    lateness: int
+    site: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., prefix: _Optional[_Union[_partials_pb2.Prefix, _Mapping]] = ..., lateness: _Optional[int] = ..., site: _Optional[str] = ...) -> None: ...
+
+class Named(_message.Message):
+    __slots__ = ("name", "incarnation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("stream", "id", "heads", "interest")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    INTEREST_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    id: str
+    heads: _containers.RepeatedCompositeFieldContainer[Standing]
+    interest: _containers.RepeatedCompositeFieldContainer[Named]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("stream", "sources")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    sources: _containers.RepeatedCompositeFieldContainer[Named]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[Named, _Mapping]]] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("kind", "query", "edge", "version", "at_once")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[Change.Kind]
+        KIND_ADD: _ClassVar[Change.Kind]
+        KIND_REMOVE: _ClassVar[Change.Kind]
+    KIND_UNSPECIFIED: Change.Kind
+    KIND_ADD: Change.Kind
+    KIND_REMOVE: Change.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    kind: Change.Kind
+    query: str
+    edge: int
+    version: int
+    at_once: bool
+    def __init__(self, kind: _Optional[_Union[Change.Kind, str]] = ..., query: _Optional[str] = ..., edge: _Optional[int] = ..., version: _Optional[int] = ..., at_once: _Optional[bool] = ...) -> None: ...
+
+class Tell(_message.Message):
+    __slots__ = ("stream", "standings", "changes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    standings: _containers.RepeatedCompositeFieldContainer[Standing]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("stream", "id")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    id: str
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+
+class Resync(_message.Message):
+    __slots__ = ("stream", "id", "standings", "changes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    id: str
+    standings: _containers.RepeatedCompositeFieldContainer[Standing]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+
+class Committed(_message.Message):
+    __slots__ = ("name", "incarnation", "position")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    position: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("stream", "committed", "watermark", "changes")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    committed: _containers.RepeatedCompositeFieldContainer[Committed]
+    watermark: int
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+
+class Silent(_message.Message):
+    __slots__ = ("child", "source")
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    child: str
+    source: Standing
+    def __init__(self, child: _Optional[str] = ..., source: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
