@@ -1,0 +1,71 @@
+"""A node that runs: the machine is stepped by what arrives and by time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic_ns
+
+from headwater.machines.node import NodeMachine, Settings
+from headwater.queries import Query
+from headwater_wire.exchange import Exchange
+from headwater_wire.messages import Codec
+
+
+def now() -> int:
+    """Microseconds of a clock that never goes back."""
+    return monotonic_ns() // 1_000
+
+
+class NodeRuntime:
+    """One node: listens for those below, keeps a stream to its parent."""
+
+    def __init__(
+        self,
+        name: str,
+        parent: str,
+        queries: Sequence[Query],
+        *,
+        child: bool,
+        flush_interval: float = 0.1,
+        settings: Settings | None = None,
+        codec: Codec | None = None,
+    ) -> None:
+        settings = settings or Settings("root")
+        self.machine = NodeMachine(name, parent, queries, settings, child=child)
+        self.exchange = Exchange(
+            name, lambda sender, message: self.machine.step(sender, message, now()), codec or Codec()
+        )
+        self._interval = flush_interval
+        self._beat: asyncio.Task[None] | None = None
+
+    async def start(self, listen: str, parent: str) -> int:
+        """Begin; gives the port that it listens on."""
+        port = await self.exchange.serve(listen)
+        self.exchange.connect(parent)
+        self._beat = asyncio.create_task(self._beats())
+        return port
+
+    async def _beats(self) -> None:
+        ticks = 0
+        while True:
+            self.exchange.send(self.machine.flush(now()))
+            ticks += 1
+            # Flushes are frequent; to say again what was not answered need not be.
+            if ticks % 3 == 0:
+                self.exchange.send(self.machine.tick(now()))
+            await asyncio.sleep(self._interval)
+
+    async def drain(self, seconds: float) -> bool:
+        """Send everything on and wait until it is acknowledged; False if that took too long."""
+        until = now() + int(seconds * 1e6)
+        while not self.machine.drained and now() < until:
+            self.exchange.send(self.machine.flush(now()))
+            await asyncio.sleep(self._interval)
+        return self.machine.drained
+
+    async def stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        await self.exchange.close()

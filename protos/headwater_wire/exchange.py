@@ -1,0 +1,171 @@
+"""Envelopes over gRPC: one stream to the parent, any number from below, and whatever is not for this
+party is passed on.
+
+It owns sockets and nothing else. Messages may be lost, when a stream breaks or a queue is full: the
+machines say again what was not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from headwater.machines.messages import Message, Send
+from headwater_wire.errors import Malformed
+from headwater_wire.messages import PROTOCOL, Codec
+from headwater_wire.v1 import tree_pb2 as pb
+from headwater_wire.v1 import tree_pb2_grpc
+
+# The largest message, encoded, with room for its envelope.
+MESSAGE_LIMIT = 4 * 1024 * 1024
+QUEUE_LIMIT = 1_024
+OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.so_reuseport", 0),
+)
+FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+
+log = logging.getLogger(__name__)
+Handle = Callable[[str, Message], Sequence[Send]]
+Queue = asyncio.Queue[pb.Envelope]
+
+
+class Exchange:
+    """The post office of one party; `handle` is its machine."""
+
+    def __init__(self, name: str, handle: Handle, codec: Codec) -> None:
+        self.name, self._handle, self._codec = name, handle, codec
+        # By name: the queue of the stream on which a party below was last heard.
+        self._below: dict[str, Queue] = {}
+        self._above: Queue | None = None
+        self._server: grpc.aio.Server | None = None
+        self._up: asyncio.Task[None] | None = None
+        self.dropped = self.received = self.sent = 0
+        self.bytes_up = 0
+
+    # Sending
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Put messages on their way."""
+        for each in sends:
+            self._route(self._codec.encode(self.name, each.to, each.message))
+
+    def _route(self, envelope: pb.Envelope) -> None:
+        queue = self._below.get(envelope.to) or self._above
+        if queue is None or queue.full():
+            self.dropped += 1
+            return
+        queue.put_nowait(envelope)
+
+    def _arrived(self, envelope: pb.Envelope) -> None:
+        self.received += 1
+        if envelope.to != self.name:
+            self._route(envelope)
+            return
+        try:
+            message = self._codec.decode(envelope)
+        except Malformed as error:
+            # One bad message is its sender's fault, and no reason to end what others say.
+            log.warning("refused a message", extra={"sender": envelope.sender, "problem": str(error)})
+            return
+        self.send(self._handle(envelope.sender, message))
+
+    # Below
+
+    async def serve(self, address: str) -> int:
+        """Listen for parties below; gives the port."""
+        server = grpc.aio.server(options=OPTIONS)
+        tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port(address)
+        await server.start()
+        self._server = server
+        return port
+
+    async def link(self, requests: AsyncIterator[pb.Envelope], context: Any) -> AsyncIterator[pb.Envelope]:
+        """One stream from below."""
+        queue: Queue = asyncio.Queue(QUEUE_LIMIT)
+        queue.put_nowait(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name))
+        reading = asyncio.create_task(self._read_below(requests, queue, context))
+        try:
+            while not reading.done():
+                getting = asyncio.create_task(queue.get())
+                await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if getting.done():
+                    self.sent += 1
+                    yield getting.result()
+                else:
+                    getting.cancel()
+            reading.result()
+        finally:
+            reading.cancel()
+            self._below = {name: held for name, held in self._below.items() if held is not queue}
+
+    async def _read_below(self, requests: AsyncIterator[pb.Envelope], queue: Queue, context: Any) -> None:
+        first = True
+        async for envelope in requests:
+            if first:
+                first = False
+                if abs(envelope.protocol - PROTOCOL) > 1:
+                    sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
+                    sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
+                    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+            self._below[envelope.sender] = queue
+            if envelope.WhichOneof("message") is not None:
+                self._arrived(envelope)
+
+    # Above
+
+    def connect(self, address: str) -> None:
+        """Keep a stream to the parent, from now on."""
+        self._above = asyncio.Queue(QUEUE_LIMIT)
+        self._up = asyncio.create_task(self._keep(address, self._above))
+
+    async def _keep(self, address: str, queue: Queue) -> None:
+        wait = FIRST_WAIT
+        while True:
+            try:
+                async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+                    stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]
+                    call = stub.Link(self._saying(queue))
+                    async for envelope in call:
+                        wait = FIRST_WAIT
+                        if envelope.WhichOneof("message") is not None:
+                            self._arrived(envelope)
+            except grpc.aio.AioRpcError as error:
+                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                    log.error("the parent refuses", extra={"problem": error.details()})
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _saying(self, queue: Queue) -> AsyncIterator[pb.Envelope]:
+        yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name)
+        while True:
+            envelope = await queue.get()
+            self.sent += 1
+            self.bytes_up += envelope.ByteSize()
+            yield envelope
+
+    async def close(self) -> None:
+        if self._up is not None:
+            self._up.cancel()
+            await asyncio.gather(self._up, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop(0.2)
+
+
+class _Servicer(tree_pb2_grpc.TreeServicer):
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def Link(  # noqa: N802  # the name in the .proto file
+        self, requests: AsyncIterator[pb.Envelope], context: Any
+    ) -> AsyncIterator[pb.Envelope]:
+        async for envelope in self._exchange.link(requests, context):
+            yield envelope

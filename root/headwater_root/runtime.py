@@ -1,0 +1,77 @@
+"""The embedded root: log in, machine, log out."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic_ns
+
+from headwater.machines.records import Record
+from headwater.machines.root import RootMachine, Settings
+from headwater.queries import Query
+from headwater.results import Results
+from headwater_root import resultlines
+from headwater_root.log import Log
+from headwater_root.outbox import Outbox
+from headwater_wire import records as stored
+from headwater_wire.exchange import Exchange
+from headwater_wire.messages import Codec
+
+
+def now() -> int:
+    """Microseconds of a clock that never goes back."""
+    return monotonic_ns() // 1_000
+
+
+class _Journal:
+    """The log as the machine sees it."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def write(self, records: Sequence[Record]) -> int:
+        self._log.append([stored.encode(record) for record in records])
+        return self._log.sync()
+
+
+class RootRuntime:
+    """A root on a directory: what it was, it is again after a restart."""
+
+    def __init__(
+        self, queries: Sequence[Query], directory: Path, settings: Settings, codec: Codec | None = None
+    ) -> None:
+        codec = codec or Codec()
+        self.log = Log.open(directory / "inbox")
+        self.outbox = Outbox(directory / "outbox")
+        self.machine = RootMachine(
+            queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
+        )
+        for position, data in self.log.read(0):
+            self.machine.replay(position, stored.decode(data, codec))
+        self.exchange = Exchange(
+            "root", lambda sender, message: self.machine.step(sender, message, now()), codec
+        )
+        self._beat: asyncio.Task[None] | None = None
+
+    def _emit(self, position: int, results: Results) -> None:
+        # One file for each record that makes windows final: a replay writes the same ones.
+        self.outbox.write(position, 1, resultlines.encode(results))
+
+    async def start(self, listen: str) -> int:
+        port = await self.exchange.serve(listen)
+        self._beat = asyncio.create_task(self._beats())
+        return port
+
+    async def _beats(self) -> None:
+        while True:
+            self.exchange.send(self.machine.tick(now()))
+            await asyncio.sleep(0.01)
+
+    async def stop(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        await self.exchange.close()
+        self.log.close()
