@@ -17,8 +17,8 @@ help: ## this list
 	@echo
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
-run: $(READY) ## a generated factory through the engine: windows as they close, checked against the oracle
-	@$(PY) examples/factory.py $(ARGS)
+run: $(READY) ## a factory through a tree of processes: windows as they close, checked against the oracle
+	@$(PY) -m headwater_cli run examples/factory.yaml --verify $(ARGS)
 
 test: $(READY) ## the tests, with Hypothesis against the oracle
 	@$(PY) -m pytest $(ARGS)

@@ -64,6 +64,18 @@ class NodeRuntime:
             await asyncio.sleep(self._interval)
         return self.machine.drained
 
+    def figures(self) -> dict[str, int | str]:
+        """What an operator asks first."""
+        return {
+            "node": self.machine.name,
+            "sources": len(self.machine.engine.sources),
+            "sent": self.exchange.sent,
+            "received": self.exchange.received,
+            "dropped": self.exchange.dropped,
+            "bytes_up": self.exchange.bytes_up,
+            "remade": self.machine.remade,
+        }
+
     async def stop(self) -> None:
         if self._beat is not None:
             self._beat.cancel()

@@ -14,6 +14,8 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from headwater.machines.messages import Message, Send
 from headwater_wire.errors import Malformed
@@ -47,6 +49,7 @@ class Exchange:
         self._above: Queue | None = None
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
         self.dropped = self.received = self.sent = 0
         self.bytes_up = 0
 
@@ -83,8 +86,12 @@ class Exchange:
         """Listen for parties below; gives the port."""
         server = grpc.aio.server(options=OPTIONS)
         tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = (pb.DESCRIPTOR.services_by_name["Tree"].full_name, health.SERVICE_NAME)
+        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
         port = server.add_insecure_port(address)
         await server.start()
+        await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         self._server = server
         return port
 

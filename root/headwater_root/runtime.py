@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic_ns
 
+from headwater.errors import HeadwaterError
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -48,15 +49,19 @@ class RootRuntime:
         self.machine = RootMachine(
             queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
         )
+        self.windows = 0
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
         self.exchange = Exchange(
             "root", lambda sender, message: self.machine.step(sender, message, now()), codec
         )
         self._beat: asyncio.Task[None] | None = None
+        # Why it can go no further, if so: the caller halts.
+        self.failed: HeadwaterError | None = None
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
+        self.windows += len(results)
         self.outbox.write(position, 1, resultlines.encode(results))
 
     async def start(self, listen: str) -> int:
@@ -66,8 +71,28 @@ class RootRuntime:
 
     async def _beats(self) -> None:
         while True:
-            self.exchange.send(self.machine.tick(now()))
+            try:
+                self.exchange.send(self.machine.tick(now()))
+            except HeadwaterError as error:
+                self.failed = error
+                return
             await asyncio.sleep(0.01)
+
+    def figures(self) -> dict[str, int | None]:
+        """What an operator asks first."""
+        engine = self.machine.engine
+        accounts = [engine.account(name) for name in engine.sources]
+        return {
+            "position": self.machine.position,
+            "watermark": engine.watermark,
+            "sources": len(accounts),
+            "accepted": sum(account.accepted for account in accounts),
+            "counted": sum(account.counted for account in accounts),
+            "late": sum(account.late for account in accounts),
+            "rejected": sum(account.rejected for account in accounts),
+            "windows": self.windows,
+            "refused": self.machine.refused,
+        }
 
     async def stop(self) -> None:
         if self._beat is not None:

@@ -1,0 +1,69 @@
+"""Events as sensors would send them: keys, marks, some disorder, some late and some broken ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headwater.topology import Topology
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+KEYS = tuple(f"k{n}" for n in range(8))
+MARKS = ("begin", "end")
+MARKS_A_SECOND = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A second of one source."""
+
+    ts: list[int]
+    value: list[float]
+    key: list[int]
+    mark: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    name: str
+    site: str
+    rate: float
+    lateness: int
+    seed: int
+
+    def seconds(self, count: int) -> Iterator[Columns]:
+        """Its events, a second of event time after another."""
+        rng = random.Random(self.seed)
+        jobs = 0
+        for second in range(count):
+            times = sorted(rng.randrange(SECOND) for _ in range(max(round(self.rate), 1)))
+            columns = Columns([], [], [], [])
+            every = max(len(times) // MARKS_A_SECOND, 1)
+            for place, offset in enumerate(times):
+                ts = START + second * SECOND + offset
+                chance = rng.random()
+                if chance < 0.002:
+                    ts -= self.lateness + rng.randrange(SECOND)
+                elif chance < 0.05:
+                    ts -= rng.randrange(self.lateness + 1)
+                value = rng.choice((round(rng.gauss(60, 15), 1), float(rng.randrange(100))))
+                if rng.random() < 0.0005:
+                    value = float("nan")
+                columns.ts.append(ts)
+                columns.value.append(value)
+                columns.key.append(rng.randrange(len(KEYS)))
+                columns.mark.append(jobs % 2 if place % every == 0 else -1)
+                jobs += place % every == 0
+            yield columns
+
+
+def sensors(topology: Topology) -> list[Sensor]:
+    """One for each source that the topology expects."""
+    found: list[Sensor] = []
+    for kind in topology.sources:
+        for _ in range(kind.expected):
+            name = f"{kind.name}-{kind.site}-{len(found)}"
+            found.append(Sensor(name, kind.site, kind.rate, kind.lateness, len(found)))
+    return found

@@ -1,0 +1,71 @@
+"""Nodes and root as processes of this machine; none of them outlives this one."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PATIENCE = 20.0
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """Linux ends the child when whoever started it ends, however that happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@dataclass(slots=True)
+class Process:
+    """A program that prints JSON lines; the first one says where it listens."""
+
+    name: str
+    command: Sequence[str]
+    port: int = 0
+    last: dict[str, Any] = field(default_factory=dict)
+    _running: asyncio.subprocess.Process | None = None
+    _reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._running = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *self.command,
+            stdout=asyncio.subprocess.PIPE,
+            preexec_fn=_die_with_parent,
+            start_new_session=True,
+        )
+        assert self._running.stdout is not None
+        line = await asyncio.wait_for(self._running.stdout.readline(), PATIENCE)
+        if not line:
+            raise RuntimeError(f"{self.name} ended with code {await self._running.wait()} before it listened")
+        self.port = int(json.loads(line)["port"])
+        self._reading = asyncio.create_task(self._read(self._running.stdout))
+
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            self.last = json.loads(line)
+
+    @property
+    def ended(self) -> int | None:
+        return None if self._running is None else self._running.returncode
+
+    async def stop(self) -> int | None:
+        """Ask it to end, wait, and make it if it does not."""
+        if self._running is None:
+            return None
+        if self._running.returncode is None:
+            self._running.terminate()
+            try:
+                await asyncio.wait_for(self._running.wait(), PATIENCE)
+            except TimeoutError:
+                self._running.kill()
+                await self._running.wait()
+        if self._reading is not None:
+            await self._reading
+        return self._running.returncode

@@ -1,0 +1,99 @@
+"""`headwater run` as a user calls it: real processes, every example, exact or not done."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+COMMAND = [sys.executable, "-m", "headwater_cli"]
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_exact(example: Path) -> None:
+    done = run("run", example, "--seconds", 2, "--children", 2, "--layers", "1", "--verify", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    summary = json.loads(done.stdout)
+    assert summary["ok"]
+    assert summary["differing"] == 0
+    assert summary["windows"] > 0
+    assert summary["sent"] == summary["counted"] + summary["late"] + summary["rejected"] > 100
+
+
+def test_a_tree_of_several_layers_is_exact() -> None:
+    example = next(path for path in EXAMPLES if path.stem == "many-groups")
+    done = run("run", example, "--seconds", 2, "--children", 4, "--layers", "2,1", "--verify")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "every window equals the oracle" in done.stdout
+
+
+def started(directory: Path) -> subprocess.Popen[str]:
+    """A run that would take long, once its processes are there."""
+    running = subprocess.Popen(
+        [*COMMAND, "run", str(EXAMPLES[0]), "--seconds", "600"],
+        env=os.environ | {"TMPDIR": str(directory)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 30
+    while len(processes(directory)) < 4:
+        assert time.monotonic() < until, "it did not start"
+        time.sleep(0.1)
+    return running
+
+
+def processes(directory: Path) -> list[int]:
+    """The processes that were started on something in a directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(directory).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
+    running = started(tmp_path)
+    try:
+        running.send_signal(how)
+        running.wait(30)
+        until = time.monotonic() + 10
+        while processes(tmp_path) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert processes(tmp_path) == []
+        if how is signal.SIGINT:
+            assert running.returncode == 130
+            assert not list(tmp_path.iterdir())
+    finally:
+        running.kill()
+        for process in processes(tmp_path):
+            os.kill(process, signal.SIGKILL)
+        running.communicate()
+
+
+def test_a_manifest_that_cannot_be_used_is_told_with_field_and_remedy(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(EXAMPLES[0].read_text().replace("lateness:", "lateness_:", 1))
+    done = run("validate", wrong)
+    assert done.returncode == 1
+    assert "lateness" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert run("validate", *EXAMPLES).returncode == 0
