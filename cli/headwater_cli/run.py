@@ -113,6 +113,7 @@ class Run:
                 str(manifest),
                 "--directory",
                 str(self.directory / "root"),
+                "--status",
             ],
         )
         await self._begin(root)

@@ -19,9 +19,11 @@ DONE, WRONG_CONFIGURATION, HALTED = 0, 2, 4
 STATUS_SECONDS = 0.5
 
 
-async def run(topology: Topology, directory: Path, listen: str) -> int:
+async def run(topology: Topology, directory: Path, listen: str, *, status: bool) -> int:
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
-    runtime = RootRuntime(topology.queries, directory, settings)
+    # Whoever reads the status shows results in their own way.
+    sinks = [sink for sink in topology.root.sinks if not (status and sink.type == "console")]
+    runtime = RootRuntime(topology.queries, directory, settings, sinks)
     port = await runtime.start(listen)
     # Whoever started the program reads where it listens from its first line.
     print(json.dumps({"node": "root", "port": port}), flush=True)
@@ -32,12 +34,14 @@ async def run(topology: Topology, directory: Path, listen: str) -> int:
         while not ended.is_set():
             if runtime.failed is not None:
                 raise runtime.failed
-            print(json.dumps(runtime.figures()), flush=True)
+            if status:
+                print(json.dumps(runtime.figures()), flush=True)
             try:
                 await asyncio.wait_for(ended.wait(), STATUS_SECONDS)
             except TimeoutError:
                 continue
-        print(json.dumps(runtime.figures()), flush=True)
+        if status:
+            print(json.dumps(runtime.figures()), flush=True)
     finally:
         await runtime.stop()
     return DONE
@@ -48,6 +52,7 @@ def main() -> int:
     parser.add_argument("--topology", metavar="FILE", required=True, help="the manifest as JSON")
     parser.add_argument("--directory", metavar="DIR", required=True, help="log and outbox are kept here")
     parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1:0")
+    parser.add_argument("--status", action="store_true", help="print figures as JSON lines, and no results")
     arguments = parser.parse_args()
     logging.basicConfig(format='{"time": "%(asctime)s", "level": "%(levelname)s", "said": "%(message)s"}')
     try:
@@ -56,7 +61,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return WRONG_CONFIGURATION
     try:
-        return asyncio.run(run(topology, Path(arguments.directory), arguments.listen))
+        return asyncio.run(
+            run(topology, Path(arguments.directory), arguments.listen, status=arguments.status)
+        )
     except HeadwaterError as error:
         print(f"headwater-root halts: {error}", file=sys.stderr)
         return HALTED

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic_ns
 
+from headwater import topology
 from headwater.errors import HeadwaterError
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
 from headwater.results import Results
 from headwater_root import resultlines
+from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
 from headwater_wire import records as stored
@@ -41,11 +43,17 @@ class RootRuntime:
     """A root on a directory: what it was, it is again after a restart."""
 
     def __init__(
-        self, queries: Sequence[Query], directory: Path, settings: Settings, codec: Codec | None = None
+        self,
+        queries: Sequence[Query],
+        directory: Path,
+        settings: Settings,
+        sinks: Sequence[topology.Sink] = (),
+        codec: Codec | None = None,
     ) -> None:
         codec = codec or Codec()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox")
+        self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"))
         self.machine = RootMachine(
             queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
         )
@@ -66,6 +74,7 @@ class RootRuntime:
 
     async def start(self, listen: str) -> int:
         port = await self.exchange.serve(listen)
+        self.deliveries.start()
         self._beat = asyncio.create_task(self._beats())
         return port
 
@@ -92,6 +101,8 @@ class RootRuntime:
             "rejected": sum(account.rejected for account in accounts),
             "windows": self.windows,
             "refused": self.machine.refused,
+            "sinks_behind": self.deliveries.behind,
+            "sinks_failing": len(self.deliveries.failing),
         }
 
     async def stop(self) -> None:
@@ -99,4 +110,5 @@ class RootRuntime:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
         await self.exchange.close()
+        await self.deliveries.stop()
         self.log.close()

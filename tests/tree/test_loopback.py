@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+from pyarrow.dataset import dataset
 
 from headwater import oracle
 from headwater.machines import source as sources
 from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.sources import SourceId
+from headwater.topology import Sink
 from headwater.verification import differences, spec_of
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_node.runtime import NodeRuntime
@@ -52,7 +54,8 @@ def filled(directory: Path, seed: int, events: int) -> Spool:
 
 
 async def through_a_tree(directory: Path, spools: list[Spool]) -> RootRuntime:
-    root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)))
+    sinks = [Sink("jsonlines", "lines"), Sink("parquet", "tables")]
+    root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)), sinks)
     port = await root.start("127.0.0.1:0")
     middle = NodeRuntime("m", "root", QUERIES, child=False, flush_interval=0.03)
     above = await middle.start("127.0.0.1:0", f"127.0.0.1:{port}")
@@ -103,3 +106,13 @@ def test_what_comes_out_of_a_tree_is_what_the_oracle_says(tmp_path: Path) -> Non
     ]
     wrong = differences(expected, found)
     assert not wrong, "\n".join(wrong[:8])
+    # Each sink has delivered every result once.
+    lines = (tmp_path / "root" / "sinks" / "lines" / "results.jsonl").read_bytes()
+    assert list(resultlines.decode(lines)) == rows
+    assert dataset(tmp_path / "root" / "sinks" / "tables").count_rows() == len(rows)
+    # A root that comes back from its log is where it was, and writes the same results again.
+    again = RootRuntime(QUERIES, tmp_path / "root", Settings(expected=len(spools)))
+    assert again.machine.committed == root.machine.committed
+    assert again.machine.engine.watermark == engine.watermark
+    assert again.windows == len(rows)
+    again.log.close()
