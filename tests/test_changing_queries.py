@@ -18,7 +18,7 @@ from headwater.queries import Query, Where
 from headwater.root import Root
 from headwater.rows import TS_MIN
 from headwater.verification import spec_of
-from headwater.windows import Punctuation, Session, Sliding, Tumbling
+from headwater.windows import MERGES, Merge, Punctuation, Session, Sliding, Tumbling
 from tests.harness import Network, assert_exact, batch_of
 from tests.strategies import Stream, Tree, batches, queries, schedules, splits, streams, trees
 
@@ -345,3 +345,54 @@ def test_nobody_forwards_events_for_queries_that_are_gone() -> None:
         node.apply(root.remove("n", at_once=at_once))
         node.push(_batch(3, 3, 4))
         assert not node.flush().events
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("gone", [Sliding("10s", "3s"), Sliding(20, 3, 3), Tumbling("1h", "5m")])
+def test_a_query_may_go_before_the_first_event(gone: Tumbling | Sliding, at_once: bool) -> None:
+    root = Root([Query("q", gone), Query("keep", Tumbling(7))])
+    root.admit("s", lateness=0)
+    root.remove("q", at_once=at_once)
+    assert root.push(_batch(1, 15, 16, 40)) == 3
+    root.finish()
+    assert [(r.query, r.start, r.count) for r in root.take()] == [("keep", 14, 2), ("keep", 35, 1)]
+
+
+@pytest.mark.parametrize("beat", [7, 50])
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_window_that_idle_has_ended_ends_by_the_edge_of_its_query(beat: int, merge: Merge) -> None:
+    root = Root([Query("jobs", Punctuation("S", "E", merge=merge))], expected=2)
+    root.admit("a", lateness=5)
+    root.admit("b", lateness=0)
+    root.push(Batch.from_records("b", 1, [(0, None, None, None)]))
+    root.push(Batch.from_records("a", 1, [(0, None, 1.0, "S"), (10, None, None, None)]))
+    root.idle("a")
+    assert root.remove("jobs").edge == 1
+    root.push(Batch.from_records("b", 2, [(beat, None, None, None)]))
+    root.finish()
+    assert [(r.start, r.end, r.count) for r in root.take()] == [(0, 1, 1)]
+
+
+def test_a_query_that_saw_no_event_reports_no_empty_window_when_it_goes() -> None:
+    query = Query("e", Sliding(32, 2), "count", where=Where(above=0), emit_empty=True)
+    root = Root([query, Query("t", Tumbling(10))])
+    root.admit("s", lateness=0)
+    root.push(Batch("s", 1, [2], [-1.0]))
+    root.remove("e")
+    root.push(Batch("s", 2, [6, 100], [1.0, 1.0]))
+    root.finish()
+    assert not [r for r in root.take() if r.query == "e"]
+
+
+def test_decisions_tell_a_query_that_was_added_again_from_the_first_one() -> None:
+    jobs = Query("jobs", Punctuation("S", "E", merge="order"))
+    root = Root([jobs], expected=2)
+    for name in "ab":
+        root.admit(name, lateness=0)
+        root.push(Batch.from_records(name, 1, [(0, None, 1.0, "S"), (1, None, None, "E")]))
+    root.remove("jobs")
+    root.add(jobs)
+    root.idle("a")
+    root.push(Batch.from_records("a", 3, [(5, None, 1.0, None)]))
+    assert root.decisions[-1].kind == "resume"
+    assert root.decisions[-1].ordinals == {"jobs": 1, "jobs#2": 0}

@@ -251,7 +251,7 @@ class Node:
                 if change.at_once:
                     self._drop(group_id)
                 else:
-                    group.member = ended
+                    group.shorten(ended)
             else:
                 kept = [m for m in group.members if m.index != active.index]
                 group.join(kept if change.at_once else [*kept, ended], gone_at=change.edge)

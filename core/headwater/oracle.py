@@ -97,6 +97,12 @@ class Spec:
     begin: int | None = None
     end: int | None = None
     emitted_until: int | None = None
+    incarnation: int = 1  # the how-manieth query of this id it is
+
+    @property
+    def told_as(self) -> str:
+        """Its name in decisions."""
+        return self.id if self.incarnation == 1 else f"{self.id}#{self.incarnation}"
 
     def sees(self, ts: int) -> bool:
         return (self.begin is None or self.begin <= ts) and (self.end is None or ts < self.end)
@@ -295,8 +301,8 @@ def _track(spec: Spec, history: History, key: str | None, watermark: int | None)
                 track.close(largest if spec.end is None else min(largest, spec.end))
                 track.in_order = False
             track.in_order |= step.returns
-            if spec.id in step.ordinals:
-                raised = step.key_ordinals.get((spec.id, key or ""), step.ordinals[spec.id])
+            if spec.told_as in step.ordinals:
+                raised = step.key_ordinals.get((spec.told_as, key or ""), step.ordinals[spec.told_as])
                 track.ordinal = max(track.ordinal, raised)
             continue
         largest = max(largest, step.ts)
@@ -308,8 +314,8 @@ def _track(spec: Spec, history: History, key: str | None, watermark: int | None)
                 track.open = _Marked(step.ts)
         if track.open is not None and spec.selects(step) and key in (None, own):
             track.open.events.append(step)
-    if spec.end is not None and (watermark is None or watermark > spec.end):
-        # The query was removed: what has begun ends there, and nobody is waited for.
+    if spec.end is not None and spec.emitted_until is None and (watermark is None or watermark > spec.end):
+        # The query was removed, not at once: what has begun ends there, and nobody is waited for.
         track.close(spec.end)
         track.in_order = False
     return track

@@ -132,12 +132,17 @@ class Root(Node):
         for group in self._marked if ordinals else ():
             for key, state in source.marks.get(group.name, {}).items():
                 if key is None:
-                    raised[group.member.query.id] = state.ordinal
+                    raised[self._told_as(group)] = state.ordinal
                 else:
-                    by_key[group.member.query.id, key] = state.ordinal
+                    by_key[self._told_as(group), key] = state.ordinal
         self.decisions.append(
             Decision(kind, source.name, source.position, floor, closes, raised, by_key, skip)
         )
+
+    def _told_as(self, group: MarkedGroup) -> str:
+        """A query in a decision: one that was added again is another one."""
+        incarnation = self._incarnations[group.member.index]
+        return group.member.query.id + (f"#{incarnation}" if incarnation > 1 else "")
 
     def _roster(self) -> Iterator[Source]:
         return (source for source in self.sources.values() if not (source.idle or source.retired))
@@ -494,7 +499,7 @@ class Root(Node):
 
     def proposed_removal(self, query_id: str, *, at_once: bool = False) -> Change:
         """The change that removes a query."""
-        active = self._actives.get(query_id)
+        active = self._actives.get(query_id) if isinstance(query_id, str) else None
         if active is None:
             raise InvalidQuery(
                 "the query cannot be removed",

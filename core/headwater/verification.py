@@ -17,7 +17,11 @@ TOLERANCE = 1e-9
 
 
 def spec_of(
-    query: Query, begin: int | None = None, end: int | None = None, emitted_until: int | None = None
+    query: Query,
+    begin: int | None = None,
+    end: int | None = None,
+    emitted_until: int | None = None,
+    incarnation: int = 1,
 ) -> Spec:
     """The query as the oracle takes it; added at `begin`, removed at `end`, if it was."""
     where = query.where
@@ -38,6 +42,7 @@ def spec_of(
         begin=begin,
         end=end,
         emitted_until=emitted_until,
+        incarnation=incarnation,
     )
 
 

@@ -115,6 +115,11 @@ class MarkedGroup:
         sources = np.full(len(places), source, np.int64)
         self._windows.add(MarkCells(sources, np.asarray(code[places], np.int64), number[places], states))
 
+    def shorten(self, member: Active) -> None:
+        """The query sees no event from its `end` on; a window that `idle` has ended later ends there."""
+        self.member = member
+        self._windows.end_by(member.end)
+
     def drain(self) -> MarkedPart | None:
         if not len(self._windows) and not self._windows.open_bounds:
             return None

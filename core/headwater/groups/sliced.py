@@ -79,7 +79,8 @@ class SlicedGroup:
         """Slices stay cut where queries that leave have cut them: an event that came later would otherwise
         be put into a slice of which windows have been folded."""
         reach = max((m.periodic.length for m in self.members if m.periodic), default=0)
-        done = self._watermark - reach if self._root else TS_MIN
+        # Where nothing was applied there is no edge either.
+        done = max(self._watermark - reach, TS_MIN) if self._root else TS_MIN
         self._past = [window for window in self._past if window.end > done]
         for member in self.members:
             if member.index not in staying and member.periodic:

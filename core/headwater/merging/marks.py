@@ -105,6 +105,12 @@ class MarkWindows:
             self._chunks = [MarkCells(source[starts], code[starts], ordinal[starts], states)]
         return self._chunks[0] if self._chunks else None
 
+    def end_by(self, edge: int) -> None:
+        """No window ends later."""
+        self._ended = {
+            place: (start, max(start, min(end, edge))) for place, (start, end) in self._ended.items()
+        }
+
     def drain(self) -> MarkCells:
         """Everything, and nothing stays."""
         cells = self._compact()

@@ -63,7 +63,7 @@ class Unbroken:
     def _first(self, starts: Ints, watermark: int) -> int | None:
         """The first window that holds an event, once it is due."""
         window = self.window
-        seen = starts[starts >= window.begin] if window.begin > TS_MIN else starts
+        seen = starts[(starts >= window.begin) & (starts < window.end)]
         if not len(seen):
             return None
         first = (
