@@ -1,4 +1,4 @@
-"""The outbox: results as files, from which every sink reads at its own pace (root.md, point 3).
+"""The outbox: results as files, from which every sink reads at its own pace.
 
 A file is named `<position>-<epoch>`: the first position of the log that its results are of, and the epoch of
 the writer. A replay makes the same bytes under the same name; one in a later epoch makes a name of its own,
