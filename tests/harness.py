@@ -34,23 +34,6 @@ def expected_rows(queries: Iterable[Query], streams: Sequence[Stream]) -> list[o
     )
 
 
-def decisions_of(root: Root) -> list[oracle.Decision]:
-    """What the root has decided about its sources, in the oracle's words."""
-    return [
-        oracle.Decision(
-            d.source,
-            d.after,
-            d.floor,
-            d.closes,
-            d.ordinals,
-            d.key_ordinals,
-            d.skip,
-            returns=d.kind in ("admit", "resume"),
-        )
-        for d in root.decisions
-    ]
-
-
 def without_empty_tail(queries: Iterable[Query], rows: Sequence[oracle.Row]) -> list[oracle.Row]:
     """Rows less the empty windows behind a query's last event: how many there are is up to the watermark."""
     kept = list(rows)

@@ -15,9 +15,9 @@ from headwater.prefix import Prefix
 from headwater.queries import Query, Scope
 from headwater.results import Result
 from headwater.root import NAMED, Degraded, Root
-from headwater.verification import spec_of
+from headwater.verification import decisions_of, spec_of
 from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Sliding, Tumbling, Window
-from tests.harness import assert_exact, assert_in_order, batch_of, decisions_of
+from tests.harness import assert_exact, assert_in_order, batch_of
 from tests.strategies import (
     COUNT_WINDOWS,
     END,

@@ -13,6 +13,8 @@ START = 1_700_000_000 * SECOND
 KEYS = tuple(f"k{n}" for n in range(8))
 MARKS = ("begin", "end")
 MARKS_A_SECOND = 6
+# How far behind the last event the heartbeat is that lets every window close.
+AFTER = 3_600 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class Sensor:
                 columns.mark.append(jobs % 2 if place % every == 0 else -1)
                 jobs += place % every == 0
             yield columns
+
+
+def last_beat(seconds: int) -> int:
+    """The time of the heartbeat behind everything."""
+    return START + seconds * SECOND + AFTER
 
 
 def sensors(topology: Topology) -> list[Sensor]:

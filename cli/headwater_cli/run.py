@@ -21,7 +21,7 @@ from rich.text import Text
 
 from headwater.machines.source import Settings
 from headwater.topology import Topology, query_document
-from headwater_cli.generator import KEYS, MARKS, SECOND, START, Sensor, sensors
+from headwater_cli.generator import KEYS, MARKS, SECOND, START, Sensor, last_beat, sensors
 from headwater_cli.processes import Process
 from headwater_cli.verify import differing
 from headwater_root import resultlines
@@ -89,7 +89,7 @@ class Run:
             await self._stop()
         self._sum_up()
         if verify:
-            self.summary.differing = differing(self.topology, self.directory)
+            self.summary.differing = differing(self.topology, self.directory, self.seconds)
         self.summary.ok = not self.summary.differing and (
             self.summary.sent == self.summary.counted + self.summary.late + self.summary.rejected
         )
@@ -169,9 +169,7 @@ class Run:
             self._sent(sensor, spool)
             # A second of events a second: what a sensor does.
             await asyncio.sleep(max(begin + number - monotonic(), 0))
-        # A heartbeat far behind the last event lets every window close.
-        last = START + (self.seconds + 3_600) * SECOND
-        spool.append([last], [np.nan], bare=[True])
+        spool.append([last_beat(self.seconds)], [np.nan], bare=[True])
         self._sent(sensor, spool)
         while not client.done:
             await asyncio.sleep(0.05)

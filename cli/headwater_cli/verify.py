@@ -1,4 +1,4 @@
-"""What a run has put out against the oracle: the log says who was counted, the spools say what they sent."""
+"""What a run has put out against the oracle: the log says what was decided, the generator what was sent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from pathlib import Path
 
 from headwater import oracle
 from headwater.machines.root import RootMachine, Settings
+from headwater.sources import SourceId
 from headwater.topology import Topology
-from headwater.verification import differences, spec_of
-from headwater_cli.generator import KEYS, MARKS, SECOND, START, sensors
+from headwater.verification import decisions_of, differences, spec_of
+from headwater_cli.generator import KEYS, MARKS, last_beat, sensors
 from headwater_root import resultlines
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
@@ -23,8 +24,8 @@ class _NoJournal:
         raise AssertionError("a replay decides nothing")
 
 
-def differing(topology: Topology, directory: Path) -> int:
-    """How many windows differ."""
+def differing(topology: Topology, directory: Path, seconds: int) -> int:
+    """How many windows differ, after sources that have sent for so many seconds."""
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
@@ -34,41 +35,24 @@ def differing(topology: Topology, directory: Path) -> int:
         for position, data in log.read(0):
             machine.replay(position, stored.decode(data, codec))
     engine = machine.engine
-    made = {sensor.name: sensor for sensor in sensors(topology)}
+    # Everything that was sent, not only what the root says that it has counted.
+    named = {SourceId.of(name).name: name for name in engine.sources}
     events, sources = [], []
-    for name, known in engine.sources.items():
-        sources.append(oracle.Source(name, known.lateness, known.site))
-        sensor = made[name.partition("\0")[0]]
+    for sensor in sensors(topology):
+        name = named.get(sensor.name, sensor.name)
+        sources.append(oracle.Source(name, sensor.lateness, sensor.site))
         seq = 0
-        # The last record is the heartbeat behind everything.
-        for second in sensor.seconds(1 << 31):
+        for second in sensor.seconds(seconds):
             for ts, value, key, mark in zip(second.ts, second.value, second.key, second.mark, strict=True):
-                if seq == known.position - 1:
-                    break
                 seq += 1
                 said = MARKS[mark] if mark >= 0 else None
                 events.append(oracle.Event(name, seq, ts, KEYS[key], value, said))
-            if seq == known.position - 1:
-                break
-        events.append(oracle.Event(name, known.position, START + 1_000_000 * SECOND, None, None, None))
-    decisions = [
-        oracle.Decision(
-            d.source,
-            d.after,
-            d.floor,
-            d.closes,
-            d.ordinals,
-            d.key_ordinals,
-            d.skip,
-            returns=d.kind in ("admit", "resume"),
-        )
-        for d in engine.decisions
-    ]
+        events.append(oracle.Event(name, seq + 1, last_beat(seconds)))
     expected = oracle.windows(
         events,
         sources,
         [spec_of(query) for query in topology.queries],
-        decisions=decisions,
+        decisions=decisions_of(engine),
         watermark=engine.watermark,
     )
     rows = [

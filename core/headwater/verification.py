@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.durations import microseconds
-from headwater.oracle import Custom, Row, Spec
+from headwater.oracle import Custom, Decision, Row, Spec
 from headwater.queries import Query
+from headwater.root import Root
 from headwater.windows import Punctuation, Session, Tumbling, Window, is_count, length_and_slide
 
 TOLERANCE = 1e-9
@@ -44,6 +45,23 @@ def spec_of(
         emitted_until=emitted_until,
         incarnation=incarnation,
     )
+
+
+def decisions_of(root: Root) -> list[Decision]:
+    """What the root has decided about its sources, in the oracle's words."""
+    return [
+        Decision(
+            d.source,
+            d.after,
+            d.floor,
+            d.closes,
+            d.ordinals,
+            d.key_ordinals,
+            d.skip,
+            returns=d.kind in ("admit", "resume"),
+        )
+        for d in root.decisions
+    ]
 
 
 def _window(window: Window) -> dict[str, Any]:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic_ns
 
 from headwater.machines.node import NodeMachine, Settings
 from headwater.queries import Query
+from headwater_wire.clock import now
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
-
-
-def now() -> int:
-    """Microseconds of a clock that never goes back."""
-    return monotonic_ns() // 1_000
 
 
 class NodeRuntime:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic_ns
 
 from headwater.machines.source import Settings, SourceMachine
 from headwater_source.spool import Spool
+from headwater_wire.clock import now
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
-
-
-def now() -> int:
-    """Microseconds of a clock that never goes back."""
-    return monotonic_ns() // 1_000
 
 
 class SourceClient:

@@ -85,6 +85,7 @@ class Exchange:
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
         server = grpc.aio.server(options=OPTIONS)
+        # What is generated for services has no types.
         tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (pb.DESCRIPTOR.services_by_name["Tree"].full_name, health.SERVICE_NAME)
@@ -139,7 +140,7 @@ class Exchange:
         while True:
             try:
                 async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-                    stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]
+                    stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
                     call = stub.Link(self._saying(queue))
                     async for envelope in call:
                         wait = FIRST_WAIT

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic_ns
 
 from headwater import topology
 from headwater.errors import HeadwaterError
@@ -19,13 +18,9 @@ from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
 from headwater_wire import records as stored
+from headwater_wire.clock import now
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
-
-
-def now() -> int:
-    """Microseconds of a clock that never goes back."""
-    return monotonic_ns() // 1_000
 
 
 class _Journal:

@@ -15,11 +15,11 @@ from headwater.machines.records import Record as Entry
 from headwater.queries import Query
 from headwater.results import Result, Results
 from headwater.sources import SourceId
-from headwater.verification import differences, spec_of
+from headwater.verification import decisions_of, differences, spec_of
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2
-from tests.harness import decisions_of, rows_of
+from tests.harness import rows_of
 
 CODEC = Codec()
 
@@ -101,7 +101,7 @@ class World:
         self.machines: dict[str, Machine] = {}
         for name in ["root", *self.middle, *self.children, *self.sources]:
             self._make(name)
-            self._at(rng.randint(1, 5), lambda name=name: self._tick(name))  # type: ignore[misc]
+            self._at(rng.randint(1, 5), lambda name=name: self._tick(name))  # type: ignore[misc]  # bound now
         for _ in range(faults):
             self._at(rng.randint(1, 1_500), self._fault)
         self.changes = 0
@@ -197,7 +197,7 @@ class World:
                 if self.rng.random() >= self.loss:
                     self._at(
                         self.rng.randint(1, self.delay),
-                        lambda send=send: self._receive(sender, send.to, send.message),  # type: ignore[misc]
+                        lambda send=send: self._receive(sender, send.to, send.message),  # type: ignore[misc]  # bound now
                     )
 
     def _receive(self, sender: str, to: str, message: Message) -> None:
