@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwater.machines.source import Settings
-from headwater.topology import Topology, query_document
+from headwater.topology import Topology
 from headwater_cli.generator import KEYS, MARKS, SECOND, START, Sensor, last_beat, sensors
 from headwater_cli.processes import Process
 from headwater_cli.verify import differing
@@ -133,7 +133,6 @@ class Run:
             "listen": "127.0.0.1:0",
             "parent": parent.name,
             "parent_address": f"127.0.0.1:{parent.port}",
-            "queries": [query_document(query) for query in self.topology.queries],
             "flush_interval": self.topology.flush_interval / SECOND,
         }
         path = self.directory / f"{name}.json"
@@ -157,7 +156,7 @@ class Run:
 
     async def _feed(self, sensor: Sensor, child: Process) -> None:
         spool = Spool.open(self.directory / "spools" / sensor.name, limit_bytes=SPOOL_BYTES)
-        settings = Settings("root", sensor.site, sensor.lateness)
+        settings = Settings(sensor.site, sensor.lateness)
         client = SourceClient(sensor.name, child.name, spool, settings)
         self.clients.append(client)
         client.start(f"127.0.0.1:{child.port}")

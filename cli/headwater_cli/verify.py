@@ -20,7 +20,12 @@ from headwater_wire.messages import Codec
 class _NoJournal:
     """A replay writes nothing."""
 
-    def write(self, records: object) -> int:
+    term = 0
+
+    def append(self, record: object) -> int:
+        raise AssertionError("a replay decides nothing")
+
+    def sync(self) -> None:
         raise AssertionError("a replay decides nothing")
 
 

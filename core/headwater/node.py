@@ -6,7 +6,7 @@ batches, so a root alone is a whole engine in one process. Nothing here does I/O
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Literal
@@ -86,8 +86,14 @@ class Node:
 
     _root = False
 
-    def __init__(self, queries: Iterable[Query]) -> None:
+    def __init__(
+        self, queries: Iterable[Query], *, serves: Callable[[Query], bool] = lambda query: True
+    ) -> None:
+        """`serves` says which queries are computed here; versions count the others too."""
         self.order = SourceOrder()
+        self._serves = serves
+        # Queries that are there and are computed in another lane.
+        self._elsewhere: dict[str, Query] = {}
         self.queries: list[Query] = []
         # By the number of a query: the how-manieth of its id it is, counted in `_times`.
         self._incarnations: list[int] = []
@@ -120,9 +126,11 @@ class Node:
         # The largest ts of an event or mark that counts here so far; heartbeats and late ones aside.
         self.largest = TS_MIN
         self._limit = TS_MAX
+        # What distinguishes this set of queries from others, for each version there was.
         self._signatures: list[str] = []
-        self._join([(query, TS_MIN) for query in validate(queries)])
-        self._sign(None)
+        first = validate(queries)
+        self._join([(query, TS_MIN) for query in first])
+        self._signatures.append(_digest("", *map(signature, first)))
 
     # Queries
 
@@ -132,8 +140,8 @@ class Node:
 
     @property
     def active(self) -> tuple[str, ...]:
-        """The ids of the queries that are there."""
-        return tuple(self._actives)
+        """The ids of the queries that are there, here and in other lanes."""
+        return (*self._actives, *self._elsewhere)
 
     def groups(self) -> Mapping[int, Group]:
         return dict(self._groups)
@@ -142,9 +150,12 @@ class Node:
         """Give each query a number and a group: the first that it fits into, else a new one."""
         fresh: dict[int, list[Active]] = {}
         for query, begin in added:
+            self._times[query.id] = self._times.get(query.id, 0) + 1
+            if not self._serves(query):
+                self._elsewhere[query.id] = query
+                continue
             active = Active(len(self.queries), query, begin)
             self.queries.append(query)
-            self._times[query.id] = self._times.get(query.id, 0) + 1
             self._incarnations.append(self._times[query.id])
             kind = self._kinds.code(tuple(function.name for function in query.aggregates))
             self._kind = np.append(self._kind, kind)
@@ -229,9 +240,12 @@ class Node:
         else:
             self._remove(change)
         self.changes.append(change)
-        self._sign(change)
+        told = f"{self._signatures[-1]}|{change.kind}|{change.edge}|{change.at_once}"
+        self._signatures.append(_digest(told, signature(change.query)))
 
     def _remove(self, change: Change) -> None:
+        if self._elsewhere.pop(change.query.id, None) is not None:
+            return
         active = self._actives.pop(change.query.id)
         for held in self._wheres.values():
             holders = held.get(active.query.where, set())
@@ -273,13 +287,6 @@ class Node:
                 # Nothing was sent in between: the change comes behind a flush.
                 kept = {name: marks for name, marks in source.since.marks.items() if name != group.name}
                 source.since = replace(source.since, marks=kept)
-
-    def _sign(self, change: Change | None) -> None:
-        """What distinguishes this set of queries from others, for each version there was."""
-        words = [signature(query) for query in self.queries] if change is None else [signature(change.query)]
-        last = self._signatures[-1] if self._signatures else ""
-        told = f"{last}|{change.kind}|{change.edge}|{change.at_once}" if change is not None else ""
-        self._signatures.append(blake2b("|".join([told, *words]).encode(), digest_size=16).hexdigest())
 
     # Sources
 
@@ -353,6 +360,14 @@ class Node:
         It is told before the record is read. What was sent without the decision no longer fits at the
         root; a node that has read the record already starts again from the root's prefix.
         """
+        number = self.check_skip(name, seq)
+        source = self.sources[name]
+        source.skips |= {number}
+        # The decision holds from where the receiver stands, and changes nothing of what was read since.
+        source.since = replace(source.since, skips=source.since.skips | {number})
+
+    def check_skip(self, name: str, seq: int) -> int:
+        """The number of a record that can be skipped; raises if it cannot."""
         source = self._known(name)
         number = integer(seq)
         if number is None or number < 1:
@@ -364,11 +379,12 @@ class Node:
                 f"give a number above {source.position}",
             )
         else:
-            source.skips |= {number}
-            # The decision holds from where the receiver stands, and changes nothing of what was read since.
-            source.since = replace(source.since, skips=source.since.skips | {number})
-            return
+            return number
         raise InvalidSource("the record cannot be skipped", [problem])
+
+    def check_known(self, name: str) -> None:
+        """Raise if there is no such source."""
+        self._known(name)
 
     def _known(self, name: str) -> Source:
         source = self.sources.get(name) if isinstance(name, str) else None
@@ -559,6 +575,23 @@ class Node:
         return done
 
     @property
+    def waiting(self) -> int:
+        """How many events wait to be forwarded one by one."""
+        return len(self._ordered)
+
+    def forget(self, watermark: int) -> None:
+        """The root's watermark has come so far: what removed queries have left behind is of no more use.
+
+        Only behind a flush.
+        """
+        for group in self._sliced:
+            group.forget(watermark)
+
+    @property
     def held(self) -> int:
         """How many cells and waiting events are in memory."""
         return sum(map(len, self._groups.values())) + len(self._ordered)
+
+
+def _digest(*words: str) -> str:
+    return blake2b("|".join(words).encode(), digest_size=16).hexdigest()

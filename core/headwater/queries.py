@@ -11,9 +11,10 @@ import numpy as np
 
 from headwater import aggregates
 from headwater.aggregates import Aggregate, UserDefined
+from headwater.durations import microseconds
 from headwater.errors import InvalidQuery, Problem
 from headwater.rows import Array, Floats
-from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, is_count
+from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, is_count, length_and_slide
 
 Scope = Literal["global", "local"]
 AggregateSpec = str | UserDefined
@@ -274,9 +275,21 @@ def signature(query: Query) -> str:
     functions = ",".join(function.name + kinds.get(function.name, "") for function in query.aggregates)
     where = query.where
     keys = None if where.keys is None else sorted(where.keys)
-    bounds = (where.above, where.at_least, where.below, where.at_most, keys)
+    sides = (where.above, where.at_least, where.below, where.at_most)
+    bounds = (*(None if side is None else float(side) for side in sides), keys)
     asked = (query.key_by is not None, query.scope, query.deduplicate, query.emit_empty)
-    return f"{query.id!r} {query.window!r} {functions} {bounds} {asked}"
+    return f"{query.id!r} {_told(query.window)} {functions} {bounds} {asked}"
+
+
+def _told(window: Window) -> str:
+    """The same words however its durations were given."""
+    if isinstance(window, Session):
+        return f"session {microseconds(window.gap)}"
+    if isinstance(window, Punctuation):
+        return f"punctuation {window.start!r} {window.ends_with!r} {window.merge} {window.max_open}"
+    kind = "tumbling" if isinstance(window, Tumbling) else "sliding"
+    measure = "count" if is_count(window) else "time"
+    return f"{kind} {measure} {length_and_slide(window)} {microseconds(window.offset)}"
 
 
 Kind = Literal["sliced", "ordered", "counted", "marked"]

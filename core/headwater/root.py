@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,7 +83,12 @@ class Root(Node):
     _root = True
 
     def __init__(
-        self, queries: Iterable[Query], *, expected: int = 1, horizon: Duration | None = None
+        self,
+        queries: Iterable[Query],
+        *,
+        expected: int = 1,
+        horizon: Duration | None = None,
+        serves: Callable[[Query], bool] = lambda query: True,
     ) -> None:
         """`expected` sources must be admitted before anything is final; nothing is read that lies more
         than `horizon` ahead of the watermark."""
@@ -100,7 +105,7 @@ class Root(Node):
         self._due = TS_MIN
         self._alone = False
         self._site_of = np.empty(0, np.int64)
-        super().__init__(queries)
+        super().__init__(queries, serves=serves)
 
     # Sources
 
@@ -208,16 +213,17 @@ class Root(Node):
             # Windows by order may have waited for this source alone.
             self._close(self.watermark)
 
-    def resume(self, name: str) -> None:
-        """A source that was idle speaks again; nothing that it says can reach behind the watermark."""
+    def resume(self, name: str, *, floor: int | None = None) -> None:
+        """A source that was idle speaks again; nothing that it says can reach behind the watermark, nor
+        behind `floor` where one was decided elsewhere."""
         source = self._known(name)
         if not source.idle or source.retired:
             return
         source.idle = False
         self._lowest = TS_MAX
-        floor = None
         if self.watermark is not None:
-            floor = self.watermark + source.lateness
+            floor = max(self.watermark + source.lateness, TS_MIN if floor is None else floor)
+        if floor is not None:
             source.largest = max(source.largest, floor)
         self._raise_ordinals(source)
         self._decide("resume", source, floor=floor, ordinals=True)
@@ -243,11 +249,14 @@ class Root(Node):
         Every node below that reads the source is told so too (`Node.skip`).
         """
         source = self._known(name)
-        self._refuse_late_comers(source, "the record cannot be skipped")
         before = source.skips
         super().skip(name, seq)
         for number in source.skips - before:
             self._decide("skip", source, skip=number)
+
+    def check_skip(self, name: str, seq: int) -> int:
+        self._refuse_late_comers(self._known(name), "the record cannot be skipped")
+        return super().check_skip(name, seq)
 
     # Events
 
@@ -493,27 +502,28 @@ class Root(Node):
 
     def proposed(self, query: Query) -> Change:
         """The change that adds a query, for whoever logs it before it is applied."""
-        validate([*(active.query for active in self._actives.values()), query])
-        same_functions(self.queries, query)
+        validate([*(active.query for active in self._actives.values()), *self._elsewhere.values(), query])
+        same_functions([*self.queries, *self._elsewhere.values()], query)
         return Change("add", query, self._edge(query), self.version + 1)
 
     def proposed_removal(self, query_id: str, *, at_once: bool = False) -> Change:
         """The change that removes a query."""
-        active = self._actives.get(query_id) if isinstance(query_id, str) else None
-        if active is None:
+        held = {id: active.query for id, active in self._actives.items()} | self._elsewhere
+        query = held.get(query_id) if isinstance(query_id, str) else None
+        if query is None:
             raise InvalidQuery(
                 "the query cannot be removed",
                 [
                     Problem(
                         "id",
                         f"{query_id!r} is not there",
-                        f"give one of {', '.join(self._actives) or 'none'}",
+                        f"give one of {', '.join(held) or 'none'}",
                     )
                 ],
             )
-        edge = self._edge(active.query)
+        edge = self._edge(query)
         # Where nothing was applied there is no window to wait for.
-        return Change("remove", active.query, edge, self.version + 1, at_once or edge == TS_MIN)
+        return Change("remove", query, edge, self.version + 1, at_once or edge == TS_MIN)
 
     def _edge(self, query: Query) -> int:
         """The first edge of a query above everything applied so far; nothing applied: the beginning."""

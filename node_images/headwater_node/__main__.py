@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import HeadwaterError, Invalid, Problem
-from headwater.machines.node import Settings
-from headwater.queries import Query
-from headwater.topology import queries_of
 from headwater_node.runtime import NodeRuntime
 
 # How the program ends: by request, by a configuration that cannot be used, by a drain that was too slow.
@@ -35,7 +32,6 @@ class Configuration:
     listen: str
     parent: str
     parent_address: str
-    queries: tuple[Query, ...]
     flush_interval: float
 
     @classmethod
@@ -47,15 +43,10 @@ class Configuration:
         ]
         if given.get("role") and given["role"] not in ROLES:
             problems.append(Problem("role", f"is {given['role']!r}", f"give one of {', '.join(ROLES)}"))
-        queries: tuple[Query, ...] = ()
-        try:
-            queries = queries_of(given.get("queries", []))
-        except Invalid as error:
-            problems += error.problems
         if problems:
             raise Invalid("the node cannot be started", problems)
         fields = {name: given[name] for name in ("name", "role", "listen", "parent", "parent_address")}
-        return cls(**fields, queries=queries, flush_interval=float(given.get("flush_interval", 0.1)))
+        return cls(**fields, flush_interval=float(given.get("flush_interval", 0.1)))
 
 
 def configuration(path: str | None, environment: Mapping[str, str]) -> Configuration:
@@ -71,10 +62,8 @@ async def run(given: Configuration) -> int:
     runtime = NodeRuntime(
         given.name,
         given.parent,
-        given.queries,
         child=given.role == "child",
         flush_interval=given.flush_interval,
-        settings=Settings("root"),
     )
     port = await runtime.start(given.listen, given.parent_address)
     # Whoever started the program reads where it listens from its first line.

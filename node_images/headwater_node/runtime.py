@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import secrets
 
 from headwater.machines.node import NodeMachine, Settings
-from headwater.queries import Query
 from headwater_wire.clock import now
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
@@ -19,15 +18,17 @@ class NodeRuntime:
         self,
         name: str,
         parent: str,
-        queries: Sequence[Query],
         *,
         child: bool,
         flush_interval: float = 0.1,
         settings: Settings | None = None,
         codec: Codec | None = None,
+        address: str | None = None,
     ) -> None:
-        settings = settings or Settings("root")
-        self.machine = NodeMachine(name, parent, queries, settings, child=child)
+        """`address` is where others reach it, if that is not where it listens."""
+        self._address = address
+        token = secrets.token_hex(8)
+        self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self.exchange = Exchange(
             name, lambda sender, message: self.machine.step(sender, message, now()), codec or Codec()
         )
@@ -37,6 +38,7 @@ class NodeRuntime:
     async def start(self, listen: str, parent: str) -> int:
         """Begin; gives the port that it listens on."""
         port = await self.exchange.serve(listen)
+        self.machine.address = self._address or f"{listen.rpartition(':')[0]}:{port}"
         self.exchange.connect(parent)
         self._beat = asyncio.create_task(self._beats())
         return port
@@ -53,6 +55,7 @@ class NodeRuntime:
 
     async def drain(self, seconds: float) -> bool:
         """Send everything on and wait until it is acknowledged; False if that took too long."""
+        self.exchange.send(self.machine.leave())
         until = now() + int(seconds * 1e6)
         while not self.machine.drained and now() < until:
             self.exchange.send(self.machine.flush(now()))
@@ -63,7 +66,7 @@ class NodeRuntime:
         """What an operator asks first."""
         return {
             "node": self.machine.name,
-            "sources": len(self.machine.engine.sources),
+            "sources": self.machine.sources,
             "sent": self.exchange.sent,
             "received": self.exchange.received,
             "dropped": self.exchange.dropped,

@@ -16,7 +16,7 @@ class SourceClient:
 
     def __init__(self, name: str, child: str, spool: Spool, settings: Settings | None = None) -> None:
         self.spool = spool
-        self.machine = SourceMachine(name, child, spool, settings or Settings("root"))
+        self.machine = SourceMachine(name, spool, settings or Settings(), child)
         self.exchange = Exchange(
             name, lambda sender, message: self.machine.step(sender, message, now()), Codec()
         )

@@ -11,6 +11,7 @@ from headwater.errors import Invalid
 from headwater.machines import messages as said
 from headwater.node import Change
 from headwater.prefix import Prefix
+from headwater.queries import Query
 from headwater.rows import TS_MAX
 from headwater.sources import SourceId
 from headwater.topology import queries_of, query_document
@@ -41,18 +42,31 @@ class Codec:
         if field is None:
             raise Malformed("message", "is of no kind that is known here", "send one of this version")
         body = getattr(envelope, field)
+        if field == "registered":
+            return self._registered(body)
         if field in ("tell", "resync", "commit"):
             return _DECODERS[field](body, self.changes(body.changes))
+        if field not in _DECODERS:
+            raise Malformed("message", f"is {field}, which is not for a machine", "send it whole")
         return _DECODERS[field](body)
+
+    def _registered(self, sent: pb.Registered) -> said.Registered:
+        queries = self._queries(sent.queries)
+        assigned = tuple(map(name_of, sent.assigned))
+        changes = self.changes(sent.changes)
+        return said.Registered(sent.node, sent.token, sent.generation, queries, changes, assigned, sent.nonce)
+
+    def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
+        try:
+            return queries_of([json.loads(query) for query in sent], self._functions)
+        except (ValueError, Invalid) as error:
+            raise Malformed("query", f"cannot be read ({error})", "send queries of this version") from error
 
     def changes(self, sent: Iterable[pb.Change]) -> tuple[Change, ...]:
         return tuple(map(self.change, sent))
 
     def change(self, sent: pb.Change) -> Change:
-        try:
-            (query,) = queries_of([json.loads(sent.query)], self._functions)
-        except (ValueError, Invalid) as error:
-            raise Malformed("query", f"cannot be read ({error})", "send a query of this version") from error
+        (query,) = self._queries([sent.query])
         kinds = {pb.Change.KIND_ADD: "add", pb.Change.KIND_REMOVE: "remove"}
         if sent.kind not in kinds:
             raise Malformed("kind", f"is {sent.kind}", "send KIND_ADD or KIND_REMOVE")
@@ -61,8 +75,12 @@ class Codec:
 
 def change_message(change: Change) -> pb.Change:
     kind = pb.Change.KIND_ADD if change.kind == "add" else pb.Change.KIND_REMOVE
-    query = json.dumps(query_document(change.query), separators=(",", ":"))
+    query = _query(change.query)
     return pb.Change(kind=kind, query=query, edge=change.edge, version=change.version, at_once=change.at_once)
+
+
+def _query(query: Query) -> str:
+    return json.dumps(query_document(query), separators=(",", ":"))
 
 
 def _changes(changes: Sequence[Change]) -> list[pb.Change]:
@@ -73,11 +91,11 @@ def _changes(changes: Sequence[Change]) -> list[pb.Change]:
 
 
 def _stream(stream: said.Stream) -> pb.StreamId:
-    return pb.StreamId(opener=stream[0], number=stream[1])
+    return pb.StreamId(opener=stream.opener, generation=stream.generation, number=stream.number)
 
 
 def _heard(stream: pb.StreamId) -> said.Stream:
-    return stream.opener, stream.number
+    return said.Stream(stream.opener, stream.generation, stream.number)
 
 
 def named(source: str) -> pb.Named:
@@ -93,12 +111,14 @@ def _standing(source: str, standing: said.Standing | None) -> pb.Standing:
     id = SourceId.of(source)
     if standing is None:
         return pb.Standing(name=id.name, incarnation=id.incarnation)
+    barrier = standing.barrier
     return pb.Standing(
         name=id.name,
         incarnation=id.incarnation,
         prefix=partials.prefix_message(standing.prefix),
         lateness=standing.lateness,
         site=standing.site,
+        barrier=None if barrier is None else pb.Barrier(number=barrier.number, opening=barrier.opening),
     )
 
 
@@ -108,15 +128,29 @@ def _standings(sent: Iterable[pb.Standing]) -> dict[str, said.Standing | None]:
         if each.lateness > TS_MAX:
             raise Malformed("lateness", f"is {each.lateness}", "send microseconds")
         found[name_of(each)] = (
-            said.Standing(partials.prefix(each.prefix), each.lateness, each.site)
+            said.Standing(partials.prefix(each.prefix), each.lateness, each.site, _barrier(each))
             if each.HasField("prefix")
             else None
         )
     return found
 
 
-def _heads(heads: Mapping[str, Prefix]) -> list[pb.Standing]:
-    return [_standing(name, said.Standing(prefix, 0, "")) for name, prefix in heads.items()]
+def _barrier(sent: pb.Standing) -> said.Barrier | None:
+    return said.Barrier(sent.barrier.number, sent.barrier.opening) if sent.HasField("barrier") else None
+
+
+def _echo(echo: said.Echo) -> pb.Echo:
+    return pb.Echo(term=echo.term, position=echo.position)
+
+
+def _heard_echo(echo: pb.Echo) -> said.Echo:
+    return said.Echo(echo.term, echo.position)
+
+
+def _heads(heads: Mapping[str, Prefix], barriers: Mapping[str, said.Barrier]) -> list[pb.Standing]:
+    return [
+        _standing(name, said.Standing(prefix, 0, "", barriers.get(name))) for name, prefix in heads.items()
+    ]
 
 
 # Messages
@@ -132,13 +166,44 @@ def _hello(message: said.Hello) -> tuple[str, Any]:
         site=message.site,
         lateness=message.lateness,
         echo=message.echo,
+        base=message.base,
+        via=message.via,
+        avoid=message.avoid,
+    )
+
+
+def _registered(message: said.Registered) -> tuple[str, Any]:
+    return "registered", pb.Registered(
+        node=message.node,
+        token=message.token,
+        generation=message.generation,
+        queries=map(_query, message.queries),
+        changes=_changes(message.changes),
+        assigned=map(named, message.assigned),
+        nonce=message.nonce,
+    )
+
+
+def _register(message: said.Register) -> tuple[str, Any]:
+    return "register", pb.Register(
+        node=message.node,
+        token=message.token,
+        child=message.child,
+        address=message.address,
+        generation=message.generation,
+        echo=message.echo,
     )
 
 
 def _welcome(message: said.Welcome) -> tuple[str, Any]:
     id = SourceId.of(message.source)
     return "welcome", pb.Welcome(
-        opening=message.opening, name=id.name, incarnation=id.incarnation, offset=message.offset
+        opening=message.opening,
+        name=id.name,
+        incarnation=id.incarnation,
+        offset=message.offset,
+        child=message.child,
+        address=message.address,
     )
 
 
@@ -153,7 +218,10 @@ def _columns(message: said.Columns) -> tuple[str, Any]:
 
 def _delivery(message: said.Delivery) -> tuple[str, Any]:
     return "delivery", pb.Delivery(
-        stream=_stream(message.stream), id=message.id, partial=partials.encode(message.partial)
+        stream=_stream(message.stream),
+        id=message.id,
+        lane=message.lane,
+        partial=partials.encode(message.partial),
     )
 
 
@@ -161,14 +229,24 @@ def _probe(message: said.Probe) -> tuple[str, Any]:
     return "probe", pb.Probe(
         stream=_stream(message.stream),
         id=message.id,
-        heads=_heads(message.heads),
+        lane=message.lane,
+        heads=_heads(message.heads, message.barriers),
         interest=map(named, message.interest),
+        version=message.version,
+        echo=_echo(message.echo),
     )
+
+
+def _ask(message: said.Ask) -> tuple[str, Any]:
+    sources = map(named, message.sources)
+    stream = _stream(message.stream)
+    return "ask", pb.Ask(stream=stream, lane=message.lane, sources=sources, version=message.version)
 
 
 def _tell(message: said.Tell) -> tuple[str, Any]:
     return "tell", pb.Tell(
         stream=_stream(message.stream),
+        lane=message.lane,
         standings=[_standing(*item) for item in message.standings.items()],
         changes=_changes(message.changes),
     )
@@ -178,6 +256,7 @@ def _resync(message: said.Resync) -> tuple[str, Any]:
     return "resync", pb.Resync(
         stream=_stream(message.stream),
         id=message.id,
+        lane=message.lane,
         standings=[_standing(*item) for item in message.standings.items()],
         changes=_changes(message.changes),
     )
@@ -193,6 +272,8 @@ def _commit(message: said.Commit) -> tuple[str, Any]:
         committed=committed,
         watermark=message.watermark,
         changes=_changes(message.changes),
+        echo=_echo(message.echo),
+        lanes=message.lanes,
     )
 
 
@@ -203,13 +284,17 @@ def _silent(message: said.Silent) -> tuple[str, Any]:
 
 _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Hello: _hello,
-    said.Challenge: lambda m: ("challenge", pb.Challenge(opening=m.opening, nonce=m.nonce)),
+    said.Register: _register,
+    said.Registered: _registered,
+    said.Leave: lambda m: ("leave", pb.Leave(node=m.node, generation=m.generation)),
+    said.Stale: lambda m: ("stale", pb.Stale(stream=_stream(m.stream))),
+    said.Challenge: lambda m: ("challenge", pb.Challenge(name=m.name, opening=m.opening, nonce=m.nonce)),
     said.Welcome: _welcome,
-    said.Fenced: lambda m: ("fenced", pb.Fenced(opening=m.opening)),
+    said.Fenced: lambda m: ("fenced", pb.Fenced(name=m.name, opening=m.opening, reason=m.reason)),
     said.Columns: _columns,
     said.Delivery: _delivery,
     said.Probe: _probe,
-    said.Ask: lambda m: ("ask", pb.Ask(stream=_stream(m.stream), sources=map(named, m.sources))),
+    said.Ask: _ask,
     said.Tell: _tell,
     said.Ack: lambda m: ("ack", pb.Ack(stream=_stream(m.stream), id=m.id)),
     said.Resync: _resync,
@@ -219,14 +304,19 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
 
 
 def _heard_probe(body: pb.Probe) -> said.Probe:
-    heads = {name: held.prefix for name, held in _standings(body.heads).items() if held is not None}
-    return said.Probe(_heard(body.stream), body.id, heads, tuple(map(name_of, body.interest)))
+    held = {name: head for name, head in _standings(body.heads).items() if head is not None}
+    heads = {name: head.prefix for name, head in held.items()}
+    barriers = {name: head.barrier for name, head in held.items() if head.barrier is not None}
+    interest = tuple(map(name_of, body.interest))
+    echo = _heard_echo(body.echo)
+    return said.Probe(_heard(body.stream), body.id, body.lane, heads, interest, body.version, echo, barriers)
 
 
 def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
     committed = {name_of(each): each.position for each in body.committed}
     watermark = body.watermark if body.HasField("watermark") else None
-    return said.Commit(_heard(body.stream), committed, watermark, changes)
+    echo, lanes = _heard_echo(body.echo), tuple(body.lanes)
+    return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes)
 
 
 def _heard_silent(body: pb.Silent) -> said.Silent:
@@ -237,18 +327,23 @@ def _heard_silent(body: pb.Silent) -> said.Silent:
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
     "hello": lambda m: said.Hello(
-        m.name, m.spool, m.opening, m.opened_at, m.head, m.site, m.lateness, m.echo
+        m.name, m.spool, m.opening, m.opened_at, m.base, m.head, m.site, m.lateness, m.echo, m.via, m.avoid
     ),
-    "challenge": lambda m: said.Challenge(m.opening, m.nonce),
-    "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset),
-    "fenced": lambda m: said.Fenced(m.opening),
+    "register": lambda m: said.Register(m.node, m.token, m.child, m.address, m.generation, m.echo),
+    "leave": lambda m: said.Leave(m.node, m.generation),
+    "stale": lambda m: said.Stale(_heard(m.stream)),
+    "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
+    "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset, m.child, m.address),
+    "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
-    "delivery": lambda m: said.Delivery(_heard(m.stream), m.id, partials.decode(m.partial)),
+    "delivery": lambda m: said.Delivery(_heard(m.stream), m.id, m.lane, partials.decode(m.partial)),
     "probe": _heard_probe,
-    "ask": lambda m: said.Ask(_heard(m.stream), tuple(map(name_of, m.sources))),
-    "tell": lambda m, changes: said.Tell(_heard(m.stream), _standings(m.standings), changes),
+    "ask": lambda m: said.Ask(_heard(m.stream), m.lane, tuple(map(name_of, m.sources)), m.version),
+    "tell": lambda m, changes: said.Tell(_heard(m.stream), m.lane, _standings(m.standings), changes),
     "ack": lambda m: said.Ack(_heard(m.stream), m.id),
-    "resync": lambda m, changes: said.Resync(_heard(m.stream), m.id, _standings(m.standings), changes),
+    "resync": lambda m, changes: said.Resync(
+        _heard(m.stream), m.id, m.lane, _standings(m.standings), changes
+    ),
     "commit": _heard_commit,
     "silent": _heard_silent,
 }

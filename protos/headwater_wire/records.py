@@ -15,6 +15,7 @@ def encode(record: held.Record) -> bytes:
     message, body = pb.LogRecord(watermark=record.watermark, version=record.version), record.body
     if isinstance(body, held.Merged):
         message.merged.CopyFrom(partials.encode(body.partial))
+        message.lane = body.lane
     elif isinstance(body, held.Admitted):
         message.admitted.source.CopyFrom(named(body.source))
         message.admitted.site, message.admitted.lateness = body.site, body.lateness
@@ -34,6 +35,15 @@ def encode(record: held.Record) -> bytes:
         message.skipped.seq = body.seq
     elif isinstance(body, held.Started):
         message.started.SetInParent()
+    elif isinstance(body, held.Joined):
+        message.joined.node, message.joined.token = body.node, body.token
+        message.joined.generation, message.joined.child = body.generation, body.child
+        message.joined.address = body.address
+    elif isinstance(body, held.Left):
+        message.left = body.node
+    elif isinstance(body, held.Assigned):
+        message.assigned.source, message.assigned.child = body.source, body.child
+        message.assigned.fixed = body.fixed
     else:
         message.changed.CopyFrom(change_message(body.change))
     return message.SerializeToString()
@@ -54,7 +64,7 @@ def decode(data: bytes, codec: Codec) -> held.Record:
 def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
     kind = message.WhichOneof("body")
     if kind == "merged":
-        return held.Merged(partials.decode(message.merged))
+        return held.Merged(partials.decode(message.merged), message.lane)
     if kind == "admitted":
         given = message.admitted
         return held.Admitted(
@@ -74,4 +84,11 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
         return held.Started()
     if kind == "changed":
         return held.Changed(codec.change(message.changed))
+    if kind == "joined":
+        node = message.joined
+        return held.Joined(node.node, node.token, node.generation, node.child, node.address)
+    if kind == "left":
+        return held.Left(message.left)
+    if kind == "assigned":
+        return held.Assigned(message.assigned.source, message.assigned.child, message.assigned.fixed)
     raise Malformed("record", "is of no kind that is known here", "use the program that wrote the log")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headwater import topology
 from headwater.errors import HeadwaterError
+from headwater.machines.messages import Message, Send
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -29,9 +30,15 @@ class _Journal:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def write(self, records: Sequence[Record]) -> int:
-        self._log.append([stored.encode(record) for record in records])
-        return self._log.sync()
+    @property
+    def term(self) -> int:
+        return self._log.epoch
+
+    def append(self, record: Record) -> int:
+        return self._log.append([stored.encode(record)])[-1]
+
+    def sync(self) -> None:
+        self._log.sync()
 
 
 class RootRuntime:
@@ -55,12 +62,19 @@ class RootRuntime:
         self.windows = 0
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
-        self.exchange = Exchange(
-            "root", lambda sender, message: self.machine.step(sender, message, now()), codec
-        )
+        self.exchange = Exchange("root", self._step, codec)
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
         self.failed: HeadwaterError | None = None
+
+    def _step(self, sender: str, message: Message) -> Sequence[Send]:
+        if self.failed is not None:
+            return []
+        try:
+            return self.machine.step(sender, message, now())
+        except HeadwaterError as error:
+            self.failed = error
+            return []
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
@@ -74,7 +88,7 @@ class RootRuntime:
         return port
 
     async def _beats(self) -> None:
-        while True:
+        while self.failed is None:
             try:
                 self.exchange.send(self.machine.tick(now()))
             except HeadwaterError as error:

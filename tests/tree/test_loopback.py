@@ -57,11 +57,11 @@ async def through_a_tree(directory: Path, spools: list[Spool]) -> RootRuntime:
     sinks = [Sink("jsonlines", "lines"), Sink("parquet", "tables")]
     root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)), sinks)
     port = await root.start("127.0.0.1:0")
-    middle = NodeRuntime("m", "root", QUERIES, child=False, flush_interval=0.03)
+    middle = NodeRuntime("m", "root", child=False, flush_interval=0.03)
     above = await middle.start("127.0.0.1:0", f"127.0.0.1:{port}")
-    child = NodeRuntime("c", "m", QUERIES, child=True, flush_interval=0.03)
+    child = NodeRuntime("c", "m", child=True, flush_interval=0.03)
     below = await child.start("127.0.0.1:0", f"127.0.0.1:{above}")
-    settings = sources.Settings("root", rows=2_000)
+    settings = sources.Settings(rows=2_000)
     clients = [SourceClient(f"s{n}", "c", spool, settings) for n, spool in enumerate(spools)]
     try:
         for client in clients:

@@ -75,6 +75,16 @@ class SlicedGroup:
             else:
                 self._lifted += self._selections.pop(where).lifted
 
+    def forget(self, watermark: int) -> None:
+        """Nothing comes before this time any more: drop members that have ended, and their edges."""
+        kept = [m for m in self.members if m.end == TS_MAX or m.last_end >= watermark]
+        if len(kept) < len(self.members):
+            self.join(kept)
+        elif not self._past or self._past[0].end > watermark:
+            return
+        reach = max((m.periodic.length for m in self.members if m.periodic), default=0)
+        self._past = [window for window in self._past if window.end > watermark - reach]
+
     def _remember_edges(self, staying: set[int], gone_at: int) -> None:
         """Slices stay cut where queries that leave have cut them: an event that came later would otherwise
         be put into a slice of which windows have been folded."""

@@ -14,13 +14,14 @@ class Link:
     who: str
     parent: str
     patience: int
+    generation: int = 0
     number: int = 0
     heard: int = 0
     issued: int = 0
 
     @property
     def stream(self) -> Stream:
-        return self.who, self.number
+        return Stream(self.who, self.generation, self.number)
 
     def open(self, parent: str, now: int) -> bool:
         """Look whether the stream still serves; True if it is a new one."""

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from headwater.events import Batch
 from headwater.node import Change
 from headwater.partials import Partial
 from headwater.prefix import Prefix
+from headwater.queries import Query
 
-# One ordered stream between two parties: who opened it, and how often they have.
-Stream = tuple[str, int]
+
+class Stream(NamedTuple):
+    """One ordered stream between two parties: who opened it, in which generation, the how-manieth."""
+
+    opener: str
+    generation: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A number behind which the prefix of a source changes by what the root has logged (rule 14).
+
+    A lane that is not there yet reads up to it and no further. What it reads may come from the spool's
+    present opening, of which the prefix does not tell yet.
+    """
+
+    number: int
+    opening: str
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a receiver stands with a source, and what the root has logged of it."""
+    """Where a receiver stands with a source in a lane, and what the root has logged of it."""
 
     prefix: Prefix
     lateness: int
     site: str
+    barrier: Barrier | None = None
 
 
 # By source; None: it is gone, nothing of it fits any more.
@@ -28,39 +48,99 @@ Standings = Mapping[str, Standing | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Register:
+    """A node asks the root for a generation; `token` is drawn by each process anew (rule 10).
+
+    `address` is where others reach it. It says so again from time to time, with what it was given. A process
+    that has no generation yet echoes the root's nonce: what an earlier one has said may come late.
+    """
+
+    node: str
+    token: str
+    child: bool
+    address: str = ""
+    generation: int = 0
+    echo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The node's generation, the sources that it is to read, and, for who has none yet, the queries: those of
+    the beginning and all changes. Without a generation: a nonce to be echoed."""
+
+    node: str
+    token: str
+    generation: int
+    queries: tuple[Query, ...] = ()
+    changes: tuple[Change, ...] = ()
+    assigned: tuple[str, ...] = ()
+    nonce: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A node ends: its sources are to be read by others."""
+
+    node: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A later process goes by the name of whoever opened this stream: it must end."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
-    """A source introduces itself to the root; `echo` is the nonce of a challenge (rule 2)."""
+    """A source introduces itself; `echo` is the nonce of a challenge (rule 2).
+
+    The child that it is said to passes it on to the root, with its own name in `via`. `avoid` is a child
+    that the source was sent to and cannot reach.
+    """
 
     name: str
     spool: str
     opening: str
     opened_at: int
+    base: int
     head: int
     site: str = ""
     lateness: int = 0
     echo: str = ""
+    via: str = ""
+    avoid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
+    name: str
     opening: str
     nonce: str
 
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The opening is confirmed: the source is `source`, whose record 1 is the spool's `offset + 1`."""
+    """The opening is confirmed: the source is `source`, whose record 1 is the spool's `offset + 1`.
+
+    It is to be read by `child`, who is at `address`.
+    """
 
     opening: str
     source: str
     offset: int
+    child: str
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """Another spool or opening has taken the name over."""
+    """The root does not take what this opening has, and why."""
 
+    name: str
     opening: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +155,38 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A node's batch for its parent."""
+    """A node's batch for its parent, of one lane."""
 
     stream: Stream
     id: str
+    lane: int
     partial: Partial
+
+
+class Echo(NamedTuple):
+    """A term of the root and a position that it has committed."""
+
+    term: int
+    position: int
+
+
+NOTHING_HEARD = Echo(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Where the sender stands with sources of which nothing is under way; `interest` is all that it wants
-    to hear of."""
+    to hear of, `version` that of its queries, `echo` the furthest commit that it has heard of (rule 17)."""
 
     stream: Stream
     id: str
+    lane: int
     heads: Mapping[str, Prefix]
     interest: tuple[str, ...] = ()
+    version: int = 0
+    echo: Echo = NOTHING_HEARD
+    # What the sender knows of numbers where the prefixes of those sources change.
+    barriers: Mapping[str, Barrier] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +194,15 @@ class Ask:
     """Where does the receiver stand with these sources?"""
 
     stream: Stream
+    lane: int
     sources: tuple[str, ...]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
     stream: Stream
+    lane: int
     standings: Standings
     changes: tuple[Change, ...] = ()
 
@@ -116,22 +215,27 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """The batch or probe does not fit: this is where the receiver stands, and all changes of the queries."""
+    """The batch or probe does not fit: this is where the receiver stands, and the changes of the queries
+    behind the sender's version."""
 
     stream: Stream
     id: str
+    lane: int
     standings: Standings
     changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What the root has counted for good, per source, and its watermark."""
+    """What the root has counted for good, per source in all lanes, and its watermark; `echo` says by which
+    record of its log, `lanes` which ones there are."""
 
     stream: Stream
     committed: Mapping[str, int]
     watermark: int | None
     changes: tuple[Change, ...] = ()
+    echo: Echo = NOTHING_HEARD
+    lanes: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +248,11 @@ class Silent:
 
 
 Message = (
-    Hello
+    Register
+    | Registered
+    | Leave
+    | Stale
+    | Hello
     | Challenge
     | Welcome
     | Fenced

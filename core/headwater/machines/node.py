@@ -1,442 +1,509 @@
-"""Child and intermediate: they keep the parts of each batch that is not acknowledged, and make batches
-again from them (protocol, rules 6 to 9, 18, 19). Nothing of what they hold has to survive them.
+"""Child and intermediate: a child takes columns of its sources, an intermediate takes batches of the nodes
+below it, and each sends batches up (protocol, rules 6 to 10, 18, 19).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headwater.errors import DoesNotFit, StaleVersion
-from headwater.events import Batch
+from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.machines.lane import Lane, Probed, Read, Sent, size
+from headwater.machines.lanes import Apart, Lanes, shared
 from headwater.machines.link import Link
 from headwater.machines.messages import (
+    NOTHING_HEARD,
     Ack,
     Ask,
+    Challenge,
     Columns,
     Commit,
     Delivery,
+    Fenced,
+    Hello,
+    Leave,
     Message,
     Outbox,
     Probe,
+    Register,
+    Registered,
     Resync,
     Send,
     Silent,
-    Standing,
-    Standings,
+    Stale,
     Stream,
     Tell,
+    Welcome,
 )
-from headwater.node import Change, Node
-from headwater.partials import Partial
+from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.queries import Query
+from headwater.sources import SourceId
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bounds of a node. Times in microseconds of the caller's clock; `horizon` is of event time."""
+    """Bounds of a node. Times in microseconds of the caller's clock; `horizon` is of event time.
 
-    root: str
+    `held_bytes` bounds the columns that a child keeps; whoever is waited for may have as much again.
+    """
+
+    root: str = "root"
     under_way: int = 4
-    rows: int = 1_000_000
+    held_bytes: int = 32 * 2**20
+    # Events that a batch gathers at most before it is made, and so the size of what is forwarded raw.
+    rows: int = 32_768
     horizon: int = 3_600_000_000
     patience: int = 3_000_000
     silence: int = 60_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Columns of one source that a child has read: they can be judged again."""
-
-    batch: Batch
-    opening: str
-
-    @property
-    def source(self) -> str:
-        return self.batch.source
-
-    @property
-    def low(self) -> int:
-        return self.batch.first - 1
-
-    @property
-    def high(self) -> int:
-        return self.batch.first - 1 + len(self.batch)
-
-
-Part = Read | Partial
-
-
-@dataclass(slots=True)
-class Sent:
-    """A batch that is under way, and what it was made from."""
-
-    id: str
-    partial: Partial
-    parts: list[Part]
+    repeat: int = 2_000_000
+    apart: Apart = shared
 
 
 class NodeMachine:
-    """A node of the tree: a child takes columns, an intermediate takes batches, each from below."""
+    """A node of the tree. It takes part once the root has given it a generation and the queries."""
 
     def __init__(
-        self, name: str, parent: str, queries: Iterable[Query], settings: Settings, *, child: bool
+        self, name: str, parent: str, settings: Settings, *, child: bool, token: str, address: str = ""
     ) -> None:
+        """`token` is drawn by each process anew; `address` is where those below reach it."""
         self.name, self.parent, self.settings, self.child = name, parent, settings, child
-        self.engine = Node(queries)
-        self.gone: set[str] = set()
+        self.token, self.address = token, address
+        self.lanes: dict[int, Lane] = {}
         self.committed: dict[str, int] = {}
         self.watermark: int | None = None
+        # Whether a later process has taken the name over.
+        self.stale = False
+        self.draining = False
+        self.read = 0
+        self._echo = NOTHING_HEARD
+        self._numbering = Lanes(())
+        self._queries: tuple[Query, ...] = ()
         self._link = Link(name, parent, settings.patience)
-        self._sent: list[Sent] = []
-        self._gathered: list[Part] = []
-        self._probe: tuple[str, dict[str, Prefix]] | None = None
-        # When each source was last heard of here.
+        # When each source was last heard of here, and which of them the log says are read here.
         self._heard: dict[str, int] = {}
-        self.remade = 0
+        self._assigned: tuple[str, ...] = ()
+        self._said = 0
+        self._nonce = ""
+        # The generations of those below.
+        self._generations: dict[str, int] = {}
+        # Nothing is read behind this time: what lies too far in the future waits (rule 15).
+        self._until: int | None = None
 
     # The caller's side
+
+    @property
+    def registered(self) -> bool:
+        return bool(self.lanes)
 
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         """Take a message; gives what is to be sent."""
         out = Outbox()
-        if isinstance(message, Columns):
-            self._columns(sender, message, now, out)
-        elif isinstance(message, Delivery):
-            self._delivery(sender, message, out)
-        elif isinstance(message, Probe):
-            self._probed(sender, message, now, out)
-        elif isinstance(message, Ask):
-            self._asked(sender, message, out)
-        elif isinstance(message, Tell) and self._link.mine(message.stream, now):
-            self._take_changes(message.changes, out)
-            self._told(message.standings, out)
-        elif isinstance(message, Ack) and self._link.mine(message.stream, now):
-            self._sent = [sent for sent in self._sent if sent.id != message.id]
-        elif isinstance(message, Resync) and self._link.mine(message.stream, now):
-            self._resynced(message, out)
-        elif isinstance(message, Commit) and self._link.mine(message.stream, now):
-            self._committed(message, out)
+        if isinstance(message, Registered):
+            if (message.node, message.token) == (self.name, self.token):
+                self._registered(message, now)
+        elif isinstance(message, Hello):
+            # Who a source is, is the root's business; through whom it came, this node knows.
+            if self.child and sender == message.name and not self.draining:
+                out.add(self.settings.root, replace(message, via=self.name))
+        elif isinstance(message, Challenge | Fenced):
+            out.add(message.name, message)
+        elif isinstance(message, Welcome):
+            out.add(SourceId.of(message.source).name, message)
+        elif not self.registered or self.stale:
+            return []
+        elif isinstance(message, Stale):
+            mine = self._link.stream
+            self.stale |= message.stream[:2] == (mine.opener, mine.generation)
+        elif isinstance(message, Tell | Ack | Resync | Commit):
+            if self._link.mine(message.stream, now):
+                self._answered(message, out)
+        elif isinstance(message, Columns | Delivery | Probe | Ask):
+            if self._is_stale(message.stream):
+                out.add(sender, Stale(message.stream))
+            else:
+                self._from_below(sender, message, now, out)
         return out.sends
 
     def flush(self, now: int) -> list[Send]:
         """Send what was gathered, as far as there is room on the way."""
         out = Outbox()
-        self._open(now)
-        hungry = any(self._is_hungry(source) for source in self._moved())
-        if self._gathered and len(self._sent) < self.settings.under_way + hungry:
-            self._make(out)
+        if self.registered and not self.stale:
+            self._open(now)
+            for lane in self.lanes.values():
+                moved = lane.moved()
+                hungry = any(self._is_hungry(lane, source) for source in moved)
+                if moved and len(lane.sent) < self.settings.under_way + hungry:
+                    self._deliver(lane, lane.make(), out)
+                    if self.watermark is not None:
+                        lane.engine.forget(self.watermark)
         return out.sends
 
     def tick(self, now: int) -> list[Send]:
         """Say again what was not answered, and ask how things stand above."""
         out = Outbox()
+        if self.stale:
+            return []
+        if not self.registered or now - self._said >= self.settings.repeat:
+            self._said = now
+            generation = self._link.generation
+            register = Register(self.name, self.token, self.child, self.address, generation, self._nonce)
+            out.add(self.settings.root, register)
+        if not self.registered:
+            return out.sends
         fresh = self._open(now)
-        for sent in self._sent:
-            out.add(self._link.parent, Delivery(self._link.stream, sent.id, sent.partial))
-        pending = self._pending()
-        heads = {name: s.prefix for name, s in self.engine.sources.items() if name not in pending}
-        if self._probe is None or self._probe[1] != heads or fresh:
-            self._probe = (self._link.next_id(), heads)
-        interest = tuple(self.engine.sources)
-        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], heads, interest))
-        for source, heard in self._heard.items():
-            known = self.engine.sources.get(source)
-            if known is not None and source not in pending and now - heard > self.settings.silence:
-                out.add(self.settings.root, Silent(self.name, source, known.prefix))
+        for lane in self.lanes.values():
+            for sent in lane.sent:
+                self._deliver(lane, sent, out)
+            self._look_up(lane, fresh, out)
+        if self.child:
+            self._report_silence(now, out)
         return out.sends
 
+    def leave(self) -> list[Send]:
+        """Take nothing more from sources; the root is told, so that they are read by others."""
+        self.draining = True
+        out = Outbox()
+        if self.registered and not self.stale:
+            out.add(self.settings.root, Leave(self.name, self._link.generation))
+        return out.sends
+
+    def read_until(self, limit: int) -> None:
+        """Read nothing with a later ts."""
+        self._until = limit
+        for lane in self.lanes.values():
+            lane.engine.read_until(limit)
+
     @property
-    def rows(self) -> int:
-        """How many rows of columns are kept."""
-        parts = [*self._gathered, *(part for sent in self._sent for part in sent.parts)]
-        return sum(len(part.batch) for part in parts if isinstance(part, Read))
+    def held_bytes(self) -> int:
+        """Bytes of the columns that are kept; lanes share theirs."""
+        return max((lane.held_bytes for lane in self.lanes.values()), default=0)
 
     @property
     def drained(self) -> bool:
         """Whether everything that was taken has been acknowledged."""
-        return not self._gathered and not self._sent
+        return all(lane.drained for lane in self.lanes.values())
 
-    def assign(self, sources: Iterable[str], now: int) -> None:
-        """Sources that the log assigns to this child: their silence counts from now on."""
-        for source in sources:
-            self._heard.setdefault(source, now)
+    @property
+    def under_way(self) -> int:
+        return sum(len(lane.sent) for lane in self.lanes.values())
+
+    @property
+    def remade(self) -> int:
+        return sum(lane.remade for lane in self.lanes.values())
+
+    @property
+    def version(self) -> int:
+        return self.lanes[0].engine.version if self.lanes else 0
+
+    @property
+    def sources(self) -> int:
+        return len(self.lanes[0].engine.sources) if self.lanes else 0
+
+    # Registration
+
+    def _registered(self, message: Registered, now: int) -> None:
+        if not message.generation:
+            self._nonce = message.nonce
+            return
+        self._assigned = message.assigned
+        for name in message.assigned:
+            self._heard.setdefault(name, now)
+        if self.registered or not message.queries:
+            return
+        self._link.generation = message.generation
+        self._queries = message.queries
+        self._numbering = Lanes(message.queries, self.settings.apart)
+        for number in self._numbering.numbers:
+            self._begin(number)
+        self._take_changes(message.changes, Outbox())
+        self._open(now)
+
+    def _begin(self, number: int, changes: Sequence[Change] = ()) -> None:
+        lane = Lane(number, self._queries, self._numbering.serves(number), self._link.next_id)
+        for change in changes:
+            lane.engine.apply(change)
+        if self._until is not None:
+            lane.engine.read_until(self._until)
+        self.lanes[number] = lane
+
+    def _is_stale(self, stream: Stream) -> bool:
+        known = self._generations.get(stream.opener, 0)
+        if stream.generation > known:
+            self._generations[stream.opener] = stream.generation
+        return stream.generation < known
 
     # From below
 
-    def _columns(self, sender: str, message: Columns, now: int, out: Outbox) -> None:
-        batch = message.batch
-        name = batch.source
-        self._heard[name] = now
-        if self._unknown(sender, message.stream, message.id, [name], out):
+    def _from_below(
+        self, sender: str, message: Columns | Delivery | Probe | Ask, now: int, out: Outbox
+    ) -> None:
+        if isinstance(message, Columns):
+            self._columns(sender, message, now, out)
             return
-        source = self.engine.sources[name]
-        if batch.first - 1 + len(batch) <= source.position:
-            out.add(sender, Ack(message.stream, message.id))
-            return
-        if batch.first != source.position + 1:
-            out.add(sender, self._resync(message.stream, message.id, [name]))
-            return
-        # The opening that holds comes from above; until it does, columns of another wait.
-        if message.opening != source.opening or not self._has_room(name, len(batch)):
-            return
-        read = self.engine.push(batch)
-        if read:
-            self._gathered.append(Read(_cut(batch, 0, read), message.opening))
-        if read == len(batch):
-            out.add(sender, Ack(message.stream, message.id))
-        elif read:
-            out.add(sender, self._resync(message.stream, message.id, [name]))
+        lane = self.lanes.get(message.lane)
+        if lane is None:
+            # It is of a version that has not come here yet, or the lane has ended: from above we will hear.
+            self._look_up(self.lanes[0], True, out)
+        elif isinstance(message, Delivery):
+            self._delivery(sender, lane, message, out)
+        elif isinstance(message, Probe):
+            self._probed(sender, lane, message, now, out)
+        else:
+            self._asked(sender, lane, message, out)
 
-    def _delivery(self, sender: str, message: Delivery, out: Outbox) -> None:
+    def _columns(self, sender: str, message: Columns, now: int, out: Outbox) -> None:
+        batch, name = message.batch, message.batch.source
+        self._heard[name] = now
+        if not self.child or self.draining:
+            return
+        if any(name in lane.gone for lane in self.lanes.values()):
+            out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
+            return
+        unknown = [lane for lane in self.lanes.values() if not lane.knows(name)]
+        for lane in unknown:
+            self._ask(lane, [name], out)
+        if unknown:
+            return
+        columns = Read(batch, message.opening)
+        before = self._position(name)
+        if columns.low > before:
+            self._rewind(sender, message, out)
+        elif columns.high <= before:
+            out.add(sender, Ack(message.stream, message.id))
+        elif self._has_room(self._lowest(name), name, size(batch)):
+            was = self.lanes[0].engine.sources[name].position
+            for lane in self.lanes.values():
+                lane.read(columns)
+            self.read += self.lanes[0].engine.sources[name].position - was
+            if self._position(name) >= columns.high:
+                out.add(sender, Ack(message.stream, message.id))
+            elif self._position(name) > before:
+                self._rewind(sender, message, out)
+            self._make_if_large(out)
+
+    def _position(self, name: str) -> int:
+        """Up to where all lanes have read a source."""
+        return self._lowest(name).engine.sources[name].position
+
+    def _lowest(self, name: str) -> Lane:
+        """The lane that is furthest behind with a source."""
+        return min(self.lanes.values(), key=lambda lane: lane.engine.sources[name].position)
+
+    def _rewind(self, sender: str, message: Columns, out: Outbox) -> None:
+        name = message.batch.source
+        out.add(sender, Resync(message.stream, message.id, 0, self._lowest(name).standings([name])))
+
+    def _make_if_large(self, out: Outbox) -> None:
+        """What is forwarded raw goes up in pieces: a batch is one message."""
+        for lane in self.lanes.values():
+            if lane.engine.waiting >= self.settings.rows and len(lane.sent) < self.settings.under_way:
+                self._deliver(lane, lane.make(), out)
+
+    def _delivery(self, sender: str, lane: Lane, message: Delivery, out: Outbox) -> None:
         partial = message.partial
         names = list(partial.vector)
-        if self._unknown(sender, message.stream, message.id, names, out):
+        gone = [name for name in names if name in lane.gone]
+        if gone:
+            out.add(sender, self._resync(lane, message.stream, message.id, gone, partial.version))
             return
-        sources = self.engine.sources
+        sources = lane.engine.sources
+        unknown = [name for name in names if name not in sources]
+        if unknown:
+            self._ask(lane, unknown, out)
+            return
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
             return
-        hungry = any(self._is_hungry(name) for name in names)
-        if len(self._gathered) >= 4 * self.settings.under_way + 2 * hungry:
+        hungry = any(self._is_hungry(lane, name) for name in names)
+        if len(lane.gathered) >= 4 * self.settings.under_way + 2 * hungry:
             return
         try:
-            self.engine.merge(partial)
-        except DoesNotFit:
-            out.add(sender, self._resync(message.stream, message.id, names))
+            lane.merge(partial)
+        except (DoesNotFit, OtherQueries):
+            out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         except StaleVersion as stale:
             if stale.found > stale.current:
                 # It knows a change that has not come here yet: from above it will.
-                self._ask(names, out)
+                self._ask(lane, names, out)
             else:
-                out.add(sender, self._resync(message.stream, message.id, names))
+                out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         else:
-            self._gathered.append(partial)
             out.add(sender, Ack(message.stream, message.id))
+            self._make_if_large(out)
 
-    def _probed(self, sender: str, message: Probe, now: int, out: Outbox) -> None:
-        unknown = [name for name in message.heads if not self._is_known(name)]
-        if unknown:
-            self._ask(unknown, out)
-        for name in message.interest if self.child else ():
-            self._heard.setdefault(name, now)
-        wrong = [
-            name
-            for name, head in message.heads.items()
-            if name in self.gone or (name not in unknown and not self._agrees(name, head))
-        ]
-        if wrong:
-            out.add(sender, self._resync(message.stream, message.id, wrong))
+    def _probed(self, sender: str, lane: Lane, message: Probe, now: int, out: Outbox) -> None:
+        if self.child:
+            self._probed_by_source(sender, message, now, out)
+        else:
+            unknown = [name for name in message.heads if not lane.knows(name)]
+            if unknown:
+                self._ask(lane, unknown, out)
+            wrong = [
+                name
+                for name, head in message.heads.items()
+                if name in lane.gone
+                or (
+                    name in lane.engine.sources
+                    and (lane.engine.sources[name].prefix, lane.barriers.get(name))
+                    != (head, message.barriers.get(name))
+                )
+            ]
+            if wrong:
+                out.add(sender, self._resync(lane, message.stream, message.id, wrong, message.version))
+        self._echo = max(self._echo, message.echo)
         committed = {name: self.committed[name] for name in message.interest if name in self.committed}
-        out.add(sender, Commit(message.stream, committed, self.watermark, tuple(self.engine.changes)))
+        changes = self._changes(message.version) if not self.child else ()
+        lanes = tuple(self.lanes)
+        out.add(sender, Commit(message.stream, committed, self.watermark, changes, self._echo, lanes))
 
-    def _agrees(self, name: str, head: Prefix) -> bool:
-        """Whether the sender stands where this node does; a source knows its position alone."""
-        mine = self.engine.sources[name].prefix
-        return mine.position == head.position if self.child else mine == head
+    def _probed_by_source(self, sender: str, message: Probe, now: int, out: Outbox) -> None:
+        """A source knows its position alone; it is the same in all lanes, or goes back to the lowest."""
+        for name in message.interest:
+            # A source that asks has nothing to say, which is not silence of the child's making.
+            self._heard.setdefault(name, now)
+        for name, head in message.heads.items():
+            if any(name in lane.gone for lane in self.lanes.values()):
+                out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
+                continue
+            unknown = [lane for lane in self.lanes.values() if not lane.knows(name)]
+            for lane in unknown:
+                self._ask(lane, [name], out)
+            if not unknown and self._position(name) != head.position:
+                standings = self._lowest(name).standings([name])
+                out.add(sender, Resync(message.stream, message.id, 0, standings))
 
-    def _asked(self, sender: str, message: Ask, out: Outbox) -> None:
-        unknown = [name for name in message.sources if not self._is_known(name)]
+    def _asked(self, sender: str, lane: Lane, message: Ask, out: Outbox) -> None:
+        unknown = [name for name in message.sources if not lane.knows(name)]
         if unknown:
-            self._ask(unknown, out)
+            self._ask(lane, unknown, out)
         known = [name for name in message.sources if name not in unknown]
-        out.add(sender, Tell(message.stream, self._standings(known), tuple(self.engine.changes)))
+        changes = self._changes(message.version)
+        out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
 
-    def _unknown(self, sender: str, stream: Stream, id: str, names: Sequence[str], out: Outbox) -> bool:
-        """Whether a batch has to wait, or to go back, for who is in it."""
-        gone = [name for name in names if name in self.gone]
-        if gone:
-            out.add(sender, self._resync(stream, id, gone))
-            return True
-        unknown = [name for name in names if name not in self.engine.sources]
-        if unknown:
-            self._ask(unknown, out)
-        return bool(unknown)
+    def _resync(self, lane: Lane, stream: Stream, id: str, names: Iterable[str], version: int) -> Resync:
+        return Resync(stream, id, lane.number, lane.standings(names), self._changes(version))
 
-    def _is_known(self, name: str) -> bool:
-        return name in self.engine.sources or name in self.gone
-
-    def _standings(self, names: Iterable[str]) -> Standings:
-        standings: dict[str, Standing | None] = {}
-        for name in names:
-            held = self.engine.sources.get(name)
-            standings[name] = None if held is None else Standing(held.prefix, held.lateness, held.site)
-        return standings
-
-    def _resync(self, stream: Stream, id: str, names: Iterable[str]) -> Resync:
-        return Resync(stream, id, self._standings(names), tuple(self.engine.changes))
+    def _changes(self, version: int) -> tuple[Change, ...]:
+        """Those that somebody with this version does not know."""
+        return tuple(self.lanes[0].engine.changes[version:])
 
     # Room
 
-    def _is_hungry(self, name: str) -> bool:
+    def _is_hungry(self, lane: Lane, name: str) -> bool:
         """Whether the watermark waits for this source: it is always read (rule 19)."""
-        source = self.engine.sources.get(name)
+        source = lane.source(name)
         return source is None or self.watermark is None or source.largest - source.lateness <= self.watermark
 
-    def _has_room(self, name: str, rows: int) -> bool:
-        bound, source = self.settings.rows, self.engine.sources[name]
-        if not self._is_hungry(name):
+    def _has_room(self, lane: Lane, name: str, wanted: int) -> bool:
+        bound = self.settings.held_bytes
+        if not self._is_hungry(lane, name):
             # Flow control by event time: nobody runs further ahead of the others than this.
+            source = lane.engine.sources[name]
             ahead = self.watermark is not None and (
                 source.largest - source.lateness > self.watermark + self.settings.horizon
             )
-            return not ahead and self.rows + rows <= bound
-        if self.rows + rows > bound:
-            self._drop_ahead()
+            return not ahead and self.held_bytes + wanted <= bound
+        if self.held_bytes + wanted > bound:
+            for each in self.lanes.values():
+                each.drop_columns(lambda: self.held_bytes + wanted <= bound)
         # A reserve for whoever is waited for: else a full node would wait for the window that it holds up.
-        return self.rows + rows <= 2 * bound
-
-    def _drop_ahead(self) -> None:
-        """Columns are a cache of the spools: drop those of sent batches, whose sources rewind if refused."""
-        for sent in self._sent:
-            sent.parts = [part for part in sent.parts if not isinstance(part, Read)]
+        return self.held_bytes + wanted <= 2 * bound
 
     # Upwards
 
     def _open(self, now: int) -> bool:
         fresh = self._link.open(self.parent, now)
         if fresh:
-            self._probe = None
+            for lane in self.lanes.values():
+                lane.probe = None
         return fresh
 
-    def _ask(self, names: Iterable[str], out: Outbox) -> None:
-        out.add(self._link.parent, Ask(self._link.stream, tuple(names)))
+    def _ask(self, lane: Lane, names: Iterable[str], out: Outbox) -> None:
+        ask = Ask(self._link.stream, lane.number, tuple(names), self.version)
+        out.add(self._link.parent, ask)
 
-    def _moved(self) -> set[str]:
-        return {name for part in self._gathered for name in _names(part)}
+    def _deliver(self, lane: Lane, sent: Sent | None, out: Outbox) -> None:
+        if sent is not None:
+            delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial)
+            out.add(self._link.parent, delivery)
 
-    def _pending(self) -> set[str]:
-        """Sources of which something is under way or gathered."""
-        pending = {name for sent in self._sent for name in sent.partial.vector}
-        return pending | self._moved()
+    def _look_up(self, lane: Lane, fresh: bool, out: Outbox) -> None:
+        """Ask whether the parent stands where this lane does with all of which nothing is under way."""
+        pending = lane.pending()
+        heads: dict[str, Prefix] = {
+            name: source.prefix for name, source in lane.engine.sources.items() if name not in pending
+        }
+        barriers = {name: barrier for name, barrier in lane.barriers.items() if name in heads}
+        if fresh or lane.probe is None or (lane.probe.heads, lane.probe.barriers) != (heads, barriers):
+            lane.probe = Probed(self._link.next_id(), heads, barriers)
+        # Once is enough to hear of a source.
+        interest = tuple(lane.engine.sources) if lane.number == 0 else ()
+        stream, version = self._link.stream, self.version
+        out.add(
+            self._link.parent,
+            Probe(stream, lane.probe.id, lane.number, heads, interest, version, self._echo, barriers),
+        )
 
-    def _make(self, out: Outbox) -> None:
-        """What was gathered becomes a batch."""
-        partial = self.engine.flush()
-        parts, self._gathered = self._gathered, []
-        if partial:
-            sent = Sent(self._link.next_id(), partial, parts)
-            self._sent.append(sent)
-            out.add(self._link.parent, Delivery(self._link.stream, sent.id, partial))
+    def _report_silence(self, now: int, out: Outbox) -> None:
+        """Say of whom nothing was heard for long, counted from the start here if they never came."""
+        lane = self.lanes[0]
+        unknown = [name for name in self._assigned if not lane.knows(name)]
+        if unknown:
+            self._ask(lane, unknown, out)
+        pending = lane.pending()
+        for source in self._assigned:
+            known = lane.source(source)
+            quiet = now - self._heard[source] > self.settings.silence
+            if known is not None and source not in pending and quiet:
+                out.add(self.settings.root, Silent(self.name, source, known.prefix))
 
-    def _take_changes(self, changes: Sequence[Change], out: Outbox) -> None:
-        """A new version is taken behind a flush: no batch mixes two (rule 5)."""
-        if len(changes) > self.engine.version:
-            self._make(out)
-            for change in changes[self.engine.version :]:
-                self.engine.apply(change)
+    # From above
 
-    def _told(self, standings: Standings, out: Outbox) -> None:
-        gone = {name: None for name, standing in standings.items() if standing is None}
-        if gone.keys() - self.gone:
-            self._rebuild(gone, (), out)
-        for name, standing in standings.items():
-            if standing is not None and not self._is_known(name):
-                self.engine.admit(
-                    name, lateness=standing.lateness, site=standing.site, prefix=standing.prefix
-                )
+    def _answered(self, message: Tell | Ack | Resync | Commit, out: Outbox) -> None:
+        if isinstance(message, Ack):
+            for lane in self.lanes.values():
+                lane.acknowledged(message.id)
+        elif isinstance(message, Tell):
+            self._take_changes(message.changes, out)
+            if (lane := self.lanes.get(message.lane)) is not None:
+                self._deliver(lane, lane.told(message.standings), out)
+        elif isinstance(message, Resync):
+            found = self.lanes.get(message.lane)
+            if found is not None and found.concerns(message.id):
+                self._take_changes(message.changes, out, but=found)
+                self._deliver(found, found.rebuild(message.standings, message.changes), out)
+        else:
+            self._committed(message, out)
 
-    def _resynced(self, message: Resync, out: Outbox) -> None:
-        probed = self._probe is not None and message.id == self._probe[0]
-        if probed or any(sent.id == message.id for sent in self._sent):
-            self._rebuild(message.standings, message.changes, out)
-            self._probe = None
-
-    def _rebuild(self, standings: Standings, changes: Sequence[Change], out: Outbox) -> None:
-        """Make everything again that is not acknowledged, without what no longer fits (rule 8)."""
-        self.remade += 1
-        sent = [part for each in self._sent for part in each.parts]
-        gathered, before = self._gathered, self._lows()
-        self._sent, self._gathered = [], []
-        self.engine.flush()
-        for change in changes[self.engine.version :]:
-            self.engine.apply(change)
-        for name in before.keys() | standings.keys():
-            standing = standings.get(name)
-            if name in standings and standing is None:
-                self.gone.add(name)
-                self.engine.release(name)
-            elif name not in self.engine.sources:
-                if standing is not None:
-                    self.engine.admit(
-                        name, lateness=standing.lateness, site=standing.site, prefix=standing.prefix
-                    )
-            else:
-                self.engine.place(name, before[name] if standing is None else standing.prefix)
-        self._read_again(sent)
-        if self._gathered:
-            self._make(out)
-        self._read_again(gathered)
-
-    def _lows(self) -> dict[str, Prefix]:
-        """Where each source stands above everything that is under way or gathered."""
-        lows: dict[str, Prefix] = {}
-        for sent in self._sent:
-            for name, span in sent.partial.vector.items():
-                lows.setdefault(name, span.low)
-        for name in self._moved():
-            source = self.engine.sources.get(name)
-            if source is not None:
-                lows.setdefault(name, source.since)
-        return lows
-
-    def _read_again(self, parts: Sequence[Part]) -> None:
-        for part in parts:
-            again = self._judged_again(part) if isinstance(part, Read) else self._merged_again(part)
-            if again is not None:
-                self._gathered.append(again)
-
-    def _judged_again(self, part: Read) -> Part | None:
-        source = self.engine.sources.get(part.source)
-        # Never across an opening: the spool may have come back with other records.
-        if source is None or part.opening != source.opening:
-            return None
-        if not part.low <= source.position < part.high:
-            return None
-        batch = _cut(part.batch, source.position - part.low, len(part.batch))
-        read = self.engine.push(batch)
-        return Read(_cut(batch, 0, read), part.opening) if read else None
-
-    def _merged_again(self, partial: Partial) -> Part | None:
-        if any(name not in self.engine.sources for name in partial.vector):
-            return None
-        try:
-            self.engine.merge(partial)
-        except (DoesNotFit, StaleVersion):
-            return None
-        return partial
+    def _take_changes(self, changes: Sequence[Change], out: Outbox, but: Lane | None = None) -> None:
+        """Take changes in all lanes `but` one, which is made anew with them."""
+        known = self.version
+        for change in changes:
+            if change.version <= known:
+                continue
+            lane = self._numbering.apply(change)
+            before = tuple(self.lanes[0].engine.changes)
+            for each in self.lanes.values():
+                if each is not but:
+                    self._deliver(each, each.take_changes([change]), out)
+            if lane is not None and change.kind == "add":
+                self._begin(lane, [*(c for c in before if c.version < change.version), change])
 
     def _committed(self, message: Commit, out: Outbox) -> None:
+        self._echo = max(self._echo, message.echo)
         self._take_changes(message.changes, out)
         if message.watermark is not None and (self.watermark is None or message.watermark > self.watermark):
             self.watermark = message.watermark
-        pending = self._pending()
+        # The end of a lane comes from above: what was begun before a query went is still waited for there.
+        begun = set(self._numbering.numbers)
+        for number in [n for n in self.lanes if n not in message.lanes and n not in begun]:
+            del self.lanes[number]
+        pending = {name for lane in self.lanes.values() for name in lane.pending()}
         for name, committed in message.committed.items():
             self.committed[name] = max(committed, self.committed.get(name, 0))
-            source = self.engine.sources.get(name)
-            # A position with nothing pending is a cache; what the root is beyond is no longer of use.
-            if source is not None and name not in pending and source.position < self.committed[name]:
-                self.engine.release(name)
-
-
-def _names(part: Part) -> Iterable[str]:
-    return (part.source,) if isinstance(part, Read) else part.vector
-
-
-def _cut(batch: Batch, begin: int, end: int) -> Batch:
-    """Records of a batch, as views."""
-    if begin == 0 and end == len(batch):
-        return batch
-    here = slice(begin, end)
-    return Batch(
-        batch.source,
-        batch.first + begin,
-        batch.ts[here],
-        batch.value[here],
-        key=None if batch.key is None else batch.key[here],
-        keys=batch.keys,
-        mark=None if batch.mark is None else batch.mark[here],
-        marks=batch.marks,
-        bare=None if batch.bare is None else batch.bare[here],
-    )
+            for lane in self.lanes.values():
+                source = lane.source(name)
+                # A position with nothing pending is a cache; what the root is beyond is no longer of use.
+                if source is not None and name not in pending and source.position < self.committed[name]:
+                    lane.forget(name)

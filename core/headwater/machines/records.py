@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,9 +11,10 @@ from headwater.partials import Partial
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A batch of the tree."""
+    """A batch of the tree, of one lane."""
 
     partial: Partial
+    lane: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,47 @@ class Changed:
     change: Change
 
 
-Body = Merged | Admitted | Opened | Idled | Resumed | Retired | Skipped | Started | Changed
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A node has a generation from here on."""
+
+    node: str
+    token: str
+    generation: int
+    child: bool
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A node has ended."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A source, by its name, is to be read by a child; `fixed` by somebody who knows better than the root."""
+
+    source: str
+    child: str
+    fixed: bool = False
+
+
+Body = (
+    Merged
+    | Admitted
+    | Opened
+    | Idled
+    | Resumed
+    | Retired
+    | Skipped
+    | Started
+    | Changed
+    | Joined
+    | Left
+    | Assigned
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +125,12 @@ class Record:
 class Journal(Protocol):
     """The log as the root sees it."""
 
-    def write(self, records: Sequence[Record]) -> int:
-        """Append records and make them durable; gives the position of the last one."""
+    @property
+    def term(self) -> int:
+        """The how-manieth opening of the log this is."""
+
+    def append(self, record: Record) -> int:
+        """Write a record behind the others; gives its position. It counts once `sync` has returned."""
+
+    def sync(self) -> None:
+        """Make durable all that was appended."""

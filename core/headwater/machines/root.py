@@ -1,7 +1,7 @@
 """The root: whoever is counted, up to where, and what is decided, all of it by one log.
 
-Every change of state is a record that is durable first and applied then, by the same function live and
-at a replay. So a root that comes back from its log is the root that it was.
+Every change of state is a record, applied by the same function live and at a replay; nothing that follows
+from it leaves the root before it is durable. So a root that comes back from its log is the root that it was.
 """
 
 from __future__ import annotations
@@ -9,33 +9,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headwater.errors import PermanentError, StaleVersion
+from headwater.errors import HeadwaterError, OtherQueries, PermanentError, StaleVersion
+from headwater.machines.lanes import Apart, Lanes, shared
+from headwater.machines.members import Members
 from headwater.machines.messages import (
     Ack,
     Ask,
+    Barrier,
     Challenge,
     Commit,
     Delivery,
+    Echo,
     Fenced,
     Hello,
+    Leave,
     Message,
     Outbox,
     Probe,
+    Register,
+    Registered,
     Resync,
     Send,
     Silent,
+    Stale,
     Standing,
     Standings,
     Stream,
     Tell,
     Welcome,
 )
+from headwater.machines.openings import Openings
 from headwater.machines.records import (
     Admitted,
+    Assigned,
     Body,
     Changed,
     Idled,
+    Joined,
     Journal,
+    Left,
     Merged,
     Opened,
     Record,
@@ -44,7 +56,7 @@ from headwater.machines.records import (
     Skipped,
     Started,
 )
-from headwater.node import Change
+from headwater.node import Change, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
@@ -52,13 +64,16 @@ from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
 
+# How many nonces wait to be echoed at most.
+NONCES = 4_096
+
 
 class LogDiffers(PermanentError):
     """The log says that something else held than its replay comes to: another program wrote it."""
 
 
 class BehindTheTree(PermanentError):
-    """A node knows more than this root has in its log: the log was lost or is an older copy (rule 17)."""
+    """The tree knows more than this root has in its log: the log was lost or is an older copy (rule 17)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +83,46 @@ class Settings:
     expected: int = 1
     start_timeout: int = 30_000_000
     pending: int = 64
+    apart: Apart = shared
 
 
 @dataclass(frozen=True, slots=True)
-class _Name:
-    """Who goes by a name at present: the incarnation, its spool and opening, and where it begins."""
+class _Later:
+    """A decision of lane 0 at a number that another lane has not come to (rule 14)."""
 
-    incarnation: int
-    spool: str
-    opening: str
-    offset: int
+    number: int
+    body: Opened | Idled | Resumed | Skipped
+    floor: int | None
+
+
+class _Lane:
+    """The windows of one lane, and what it takes later."""
+
+    def __init__(self, engine: Root) -> None:
+        self.engine = engine
+        self.later: dict[str, list[_Later]] = {}
+        # Where batches that wait to be made durable leave their sources.
+        self.ahead: dict[str, Prefix] = {}
+
+    def take(self, source: str, decided: _Later) -> None:
+        self.later.setdefault(source, []).append(decided)
+        self.settle(source)
+
+    def settle(self, source: str) -> None:
+        """Take what was decided at the number where the source stands."""
+        waiting = self.later.get(source, [])
+        while waiting and waiting[0].number == self.engine.sources[source].position:
+            decided = waiting.pop(0)
+            if isinstance(decided.body, Opened):
+                self.engine.reopen(source, decided.body.opening)
+            elif isinstance(decided.body, Idled):
+                self.engine.idle(source)
+            elif isinstance(decided.body, Resumed):
+                self.engine.resume(source, floor=decided.floor)
+            else:
+                self.engine.skip(source, decided.body.seq)
+        if not waiting:
+            self.later.pop(source, None)
 
 
 class RootMachine:
@@ -93,33 +138,55 @@ class RootMachine:
     ) -> None:
         """`emit` takes the results that a record has made final, with the record's position."""
         self.settings = settings
-        self.engine = Root(queries, expected=settings.expected)
+        self.queries = tuple(queries)
         self.position = 0
-        self._journal, self._draw, self._emit = journal, nonce, emit
-        self._names: dict[str, _Name] = {}
-        self._spools: dict[str, tuple[str, _Name]] = {}
-        self._openings: set[str] = set()
-        self._nonces: dict[str, str] = {}
-        # Batches that fit and wait to be made durable, and where they leave their sources.
-        self._pending: list[tuple[str, Stream, str, Partial]] = []
-        self._ahead: dict[str, Prefix] = {}
-        self._assigned: dict[str, str] = {}
-        # The number in the spool that stands before each source's record 1.
-        self.offsets: dict[str, int] = {}
-        self._began: int | None = None
+        self.members = Members()
+        self.openings = Openings()
         self.refused = 0
+        self._numbering = Lanes(self.queries, settings.apart)
+        self._lanes = {
+            number: _Lane(
+                Root(self.queries, expected=settings.expected, serves=self._numbering.serves(number))
+            )
+            for number in self._numbering.numbers
+        }
+        self._journal, self._draw, self._emit = journal, nonce, emit
+        self._nonces: dict[str, str] = {}
+        # Batches that fit and wait to be made durable.
+        self._pending: list[tuple[str, Stream, str, int, Partial]] = []
+        # Results of records that are not durable yet.
+        self._made: list[tuple[int, Results]] = []
+        self._began: int | None = None
+        self._failed: HeadwaterError | None = None
 
     # The caller's side
 
+    @property
+    def engine(self) -> Root:
+        """Lane 0: the roster, the watermark and the ledger."""
+        return self._lanes[0].engine
+
+    @property
+    def engines(self) -> Mapping[int, Root]:
+        return {number: lane.engine for number, lane in self._lanes.items()}
+
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
+        self._refuse_if_failed()
         out = Outbox()
-        if isinstance(message, Delivery):
+        stream = getattr(message, "stream", None)
+        if isinstance(stream, Stream) and self._is_stale(stream):
+            out.add(sender, Stale(stream))
+        elif isinstance(message, Delivery):
             self._delivery(sender, message, out)
         elif isinstance(message, Probe):
             self._probed(sender, message, out)
         elif isinstance(message, Ask):
-            known = {name: self._standing(name) for name in message.sources if self._is_known(name)}
-            out.add(sender, Tell(message.stream, known, tuple(self.engine.changes)))
+            self._asked(sender, message, out)
+        elif isinstance(message, Register):
+            self._register(sender, message, out)
+        elif isinstance(message, Leave):
+            if self.members.generation(message.node) == message.generation:
+                self._decide_behind(out, Left(message.node))
         elif isinstance(message, Hello):
             self._hello(sender, message, out)
         elif isinstance(message, Silent):
@@ -153,6 +220,7 @@ class RootMachine:
                 "program that wrote the log"
             )
         self._apply(position, record.body)
+        self._publish()
 
     def add(self, query: Query) -> Change:
         """Add a query above everything applied (rule 18)."""
@@ -169,146 +237,341 @@ class RootMachine:
 
     def skip(self, source: str, seq: int) -> None:
         self._commit(Outbox())
-        self._decide(Skipped(source, seq))
+        # Before it is logged: what cannot be applied would stop every replay.
+        self._decide(Skipped(source, self.engine.check_skip(source, seq)))
 
     def retire(self, source: str) -> None:
         self._commit(Outbox())
+        self.engine.check_known(source)
         self._decide(Retired(source))
 
     def assign(self, assignment: Mapping[str, str]) -> None:
-        """Which child each source (by name) is to be read by: whose report of its silence counts."""
-        self._assigned = dict(assignment)
+        """By whom sources (by name) are to be read: only that child's report of their silence counts."""
+        moved = [
+            Assigned(name, child, fixed=True)
+            for name, child in assignment.items()
+            if self.members.assigned(name) != child
+        ]
+        self._decide_behind(Outbox(), *moved)
 
     @property
     def committed(self) -> dict[str, int]:
-        """Up to where each source is counted for good."""
-        return {name: source.position for name, source in self.engine.sources.items()}
+        """Up to where each source is counted for good, in all lanes."""
+        return {name: self._counted(name) for name in self.engine.sources}
 
     # Log
 
+    def _refuse_if_failed(self) -> None:
+        """What is applied may be more than what is durable: nothing of it may be told."""
+        if self._failed is not None:
+            raise self._failed
+
+    def _decide_behind(self, out: Outbox, *bodies: Body) -> None:
+        """Decide behind the batches that wait."""
+        self._commit(out)
+        self._decide(*bodies)
+
     def _decide(self, *bodies: Body) -> None:
         for body in bodies:
-            record = Record(body, self.engine.watermark, self.engine.version)
-            self._apply(self._journal.write([record]), body)
+            self._write(body)
+        self._sync()
+
+    def _write(self, body: Body) -> None:
+        # The watermark that a record names is that of the records before it.
+        record = Record(body, self.engine.watermark, self.engine.version)
+        try:
+            self._apply(self._journal.append(record), body)
+        except HeadwaterError as error:
+            self._failed = error
+            raise
+
+    def _sync(self) -> None:
+        try:
+            self._journal.sync()
+        except HeadwaterError as error:
+            self._failed = error
+            raise
+        self._publish()
+
+    def _publish(self) -> None:
+        made, self._made = self._made, []
+        for position, results in made:
+            self._emit(position, results)
 
     def _commit(self, out: Outbox) -> None:
-        pending, self._pending, self._ahead = self._pending, [], {}
+        self._refuse_if_failed()
+        pending, self._pending = self._pending, []
         if not pending:
             return
-        # The watermark that a record names is that of the records before it: one at a time they move it.
-        for sender, stream, id, partial in pending:
-            record = Record(Merged(partial), self.engine.watermark, self.engine.version)
-            self._apply(self._journal.write([record]), record.body)
+        for lane in self._lanes.values():
+            lane.ahead.clear()
+        for _, _, _, number, partial in pending:
+            self._write(Merged(partial, number))
+        self._sync()
+        for sender, stream, id, _, _ in pending:
             out.add(sender, Ack(stream, id))
 
     def _apply(self, position: int, body: Body) -> None:
         """The one place where state changes."""
-        engine = self.engine
         if isinstance(body, Merged):
-            engine.merge(body.partial)
+            self._apply_merged(body)
         elif isinstance(body, Admitted):
             self._apply_admitted(body)
-        elif isinstance(body, Opened):
-            name = SourceId.of(body.source).name
-            held = self._names[name]
-            self._name(name, _Name(held.incarnation, held.spool, body.opening, held.offset))
-            engine.reopen(body.source, body.opening)
-        elif isinstance(body, Idled):
-            engine.idle(body.source)
-        elif isinstance(body, Resumed):
-            engine.resume(body.source)
+        elif isinstance(body, Opened | Idled | Resumed | Skipped):
+            self._apply_to_prefix(body)
         elif isinstance(body, Retired):
-            engine.retire(body.source)
-        elif isinstance(body, Skipped):
-            engine.skip(body.source, body.seq)
+            for lane in self._lanes.values():
+                # At its own number: what another lane has not heard of by then, it never will.
+                lane.later.pop(body.source, None)
+                lane.engine.retire(body.source)
         elif isinstance(body, Started):
-            engine.start()
+            for lane in self._lanes.values():
+                lane.engine.start()
+        elif isinstance(body, Changed):
+            self._apply_changed(body.change)
         else:
-            engine.apply(body.change)
+            self.members.apply(body)
         self.position = position
-        results = engine.take()
-        if len(results):
-            self._emit(position, results)
+        blocks = [block for lane in self._lanes.values() for block in lane.engine.take().blocks]
+        if blocks:
+            self._made.append((position, Results(blocks)))
+        self._end_lanes()
+
+    def _apply_merged(self, body: Merged) -> None:
+        lane = self._lanes[body.lane]
+        lane.engine.merge(body.partial)
+        for name in body.partial.vector if lane.later else ():
+            lane.settle(name)
 
     def _apply_admitted(self, body: Admitted) -> None:
-        source = SourceId.of(body.source)
-        self._name(source.name, _Name(source.incarnation, body.spool, body.opening, body.offset))
-        self.offsets[body.source] = body.offset
-        self.engine.admit(
-            body.source, lateness=body.lateness, site=body.site, prefix=Prefix(opening=body.opening)
-        )
+        self.openings.admitted(body)
+        prefix = Prefix(opening=body.opening)
+        for lane in self._lanes.values():
+            lane.engine.admit(body.source, lateness=body.lateness, site=body.site, prefix=prefix)
+            # Where it begins is decided by lane 0, whose watermark is the highest.
+            prefix = Prefix(largest=self.engine.sources[body.source].largest, opening=body.opening)
 
-    def _name(self, name: str, held: _Name) -> None:
-        self._names[name] = held
-        self._spools[held.spool] = (name, held)
-        self._openings.add(held.opening)
+    def _apply_to_prefix(self, body: Opened | Idled | Resumed | Skipped) -> None:
+        """What changes a prefix does so at the number where lane 0 stands, in every lane (rule 14)."""
+        if isinstance(body, Opened):
+            self.openings.opened(body)
+        source = self.engine.sources[body.source]
+        number = source.position
+        floor = None if self.engine.watermark is None else self.engine.watermark + source.lateness
+        for lane in self._lanes.values():
+            lane.take(body.source, _Later(number, body, floor))
+
+    def _apply_changed(self, change: Change) -> None:
+        before = list(self.engine.changes)
+        number = self._numbering.apply(change)
+        for lane in self._lanes.values():
+            lane.engine.apply(change)
+        if number is not None and change.kind == "add":
+            self._lanes[number] = self._new_lane(number, [*before, change])
+
+    def _new_lane(self, number: int, changes: Iterable[Change]) -> _Lane:
+        """A lane that begins where lane 0 stands."""
+        main = self.engine
+        # All of them at first: the watermark is that of all from the beginning.
+        expected = max(len(main.sources), 1) if main.started else self.settings.expected
+        engine = Root(self.queries, expected=expected, serves=self._numbering.serves(number))
+        for name, source in main.sources.items():
+            prefix = Prefix(source.position, source.largest, {}, source.skips, source.opening)
+            engine.admit(name, lateness=source.lateness, site=source.site, prefix=prefix)
+        for name, source in main.sources.items():
+            if source.retired:
+                engine.retire(name)
+            elif source.idle:
+                engine.idle(name)
+        for change in changes:
+            engine.apply(change)
+        return _Lane(engine)
+
+    def _end_lanes(self) -> None:
+        """Drop lanes whose query was removed and has given its last window."""
+        live = self._numbering.numbers
+        over = [n for n, lane in self._lanes.items() if n not in live and not lane.engine.groups()]
+        for number in over:
+            del self._lanes[number]
 
     # Positions
 
     def _is_known(self, name: str) -> bool:
         return name in self.engine.sources
 
-    def _prefix(self, name: str) -> Prefix:
+    def _counted(self, name: str) -> int:
+        return min(lane.engine.sources[name].position for lane in self._lanes.values())
+
+    def _prefix(self, lane: _Lane, name: str) -> Prefix:
         """Where the root stands with a source, with what waits to be made durable."""
-        return self._ahead.get(name) or self.engine.sources[name].prefix
+        return lane.ahead.get(name) or lane.engine.sources[name].prefix
 
-    def _standing(self, name: str) -> Standing | None:
-        source = self.engine.sources[name]
-        return None if source.retired else Standing(self._prefix(name), source.lateness, source.site)
+    def _standing(self, lane: _Lane, name: str) -> Standing | None:
+        source = lane.engine.sources[name]
+        if source.retired:
+            return None
+        return Standing(self._prefix(lane, name), source.lateness, source.site, self._barrier(lane, name))
 
-    def _resync(self, stream: Stream, id: str, names: Iterable[str]) -> Resync:
+    def _barrier(self, lane: _Lane, name: str) -> Barrier | None:
+        later = lane.later.get(name)
+        return Barrier(later[0].number, self.engine.sources[name].opening) if later else None
+
+    def _changes(self, version: int) -> tuple[Change, ...]:
+        return tuple(self.engine.changes[version:])
+
+    def _resync(self, message: Delivery | Probe, lane: _Lane, names: Iterable[str], version: int) -> Resync:
         standings: Standings = {
-            name: self._standing(name) if self._is_known(name) else None for name in names
+            name: self._standing(lane, name) if self._is_known(name) else None for name in names
         }
         self.refused += 1
-        return Resync(stream, id, standings, tuple(self.engine.changes))
+        return Resync(message.stream, message.id, message.lane, standings, self._changes(version))
 
     def _delivery(self, sender: str, message: Delivery, out: Outbox) -> None:
-        partial, sources = message.partial, self.engine.sources
-        names = list(partial.vector)
-        gone = [name for name in names if name not in sources or sources[name].retired]
-        if gone:
-            out.add(sender, self._resync(message.stream, message.id, gone))
-            return
+        partial, vector = message.partial, message.partial.vector
         if partial.version > self.engine.version:
-            raise BehindTheTree(
-                f"{sender} sends with version {partial.version} of the queries, but the log here ends at "
-                f"version {self.engine.version}; give the root the newest copy of its log"
-            )
-        if all(span.high.position <= self._prefix(n).position for n, span in partial.vector.items()):
+            raise self._behind(f"{sender} has version {partial.version} of the queries")
+        lane = self._lanes.get(message.lane)
+        if lane is None:
+            # The lane has ended: nobody waits for it.
+            out.add(sender, Ack(message.stream, message.id))
+            return
+        if message.lane and lane.ahead:
+            # What is decided for later holds from where it leaves them.
+            self._commit(out)
+        sources = lane.engine.sources
+        gone = [name for name in vector if name not in sources or sources[name].retired]
+        if gone:
+            out.add(sender, self._resync(message, lane, gone, partial.version))
+            return
+        if all(span.high.position <= self._prefix(lane, n).position for n, span in vector.items()):
             # What waits is not counted yet: it is acknowledged when it is durable.
-            if all(span.high.position <= sources[n].position for n, span in partial.vector.items()):
+            if all(span.high.position <= sources[n].position for n, span in vector.items()):
                 out.add(sender, Ack(message.stream, message.id))
             return
-        idle = [n for n, span in partial.vector.items() if sources[n].idle]
-        if idle:
-            self._commit(out)
-            self._decide(*(Resumed(n) for n in idle))
-        if any(self._prefix(n) != span.low for n, span in partial.vector.items()):
-            out.add(sender, self._resync(message.stream, message.id, names))
+        if message.lane == 0:
+            idle = [n for n in vector if sources[n].idle]
+            if idle:
+                self._decide_behind(out, *(Resumed(n) for n in idle))
+        elif any(span.high.position > self._prefix(self._lanes[0], n).position for n, span in vector.items()):
+            # No lane goes beyond lane 0: it is said again when that has come.
             return
+        if not self._fits(lane, partial):
+            out.add(sender, self._resync(message, lane, list(vector), partial.version))
+        elif len(self._pending) < self.settings.pending:
+            self._pending.append((sender, message.stream, message.id, message.lane, partial))
+            lane.ahead.update({n: span.high for n, span in vector.items()})
+
+    def _fits(self, lane: _Lane, partial: Partial) -> bool:
+        for name, span in partial.vector.items():
+            if self._prefix(lane, name) != span.low:
+                return False
+            later = lane.later.get(name)
+            if later and span.low.position < later[0].number < span.high.position:
+                return False
         try:
-            self.engine.check(partial)
-        except StaleVersion:
-            out.add(sender, self._resync(message.stream, message.id, names))
-            return
-        if len(self._pending) < self.settings.pending:
-            self._pending.append((sender, message.stream, message.id, partial))
-            self._ahead.update({n: span.high for n, span in partial.vector.items()})
+            lane.engine.check(partial)
+        except (StaleVersion, OtherQueries):
+            return False
+        return True
 
     def _probed(self, sender: str, message: Probe, out: Outbox) -> None:
-        wrong = [
-            name
-            for name, head in message.heads.items()
-            if not self._is_known(name) or self.engine.sources[name].retired or self._prefix(name) != head
-        ]
-        if wrong:
-            out.add(sender, self._resync(message.stream, message.id, wrong))
-        committed = {
-            name: self.engine.sources[name].position for name in message.interest if self._is_known(name)
-        }
-        changes = tuple(self.engine.changes)
-        out.add(sender, Commit(message.stream, committed, self.engine.watermark, changes))
+        self._check_echo(sender, message.echo)
+        lane = self._lanes.get(message.lane)
+        if lane is not None:
+            sources = lane.engine.sources
+            wrong = [
+                name
+                for name, head in message.heads.items()
+                if name not in sources
+                or sources[name].retired
+                or self._prefix(lane, name) != head
+                or self._barrier(lane, name) != message.barriers.get(name)
+            ]
+            if wrong:
+                out.add(sender, self._resync(message, lane, wrong, message.version))
+        committed = {name: self._counted(name) for name in message.interest if self._is_known(name)}
+        out.add(
+            sender,
+            Commit(
+                message.stream,
+                committed,
+                self.engine.watermark,
+                self._changes(message.version),
+                Echo(self._journal.term, self.position),
+                tuple(self._lanes),
+            ),
+        )
+
+    def _asked(self, sender: str, message: Ask, out: Outbox) -> None:
+        lane = self._lanes.get(message.lane)
+        if lane is not None:
+            known = {name: self._standing(lane, name) for name in message.sources if self._is_known(name)}
+            out.add(sender, Tell(message.stream, message.lane, known, self._changes(message.version)))
+
+    def _check_echo(self, sender: str, echo: Echo) -> None:
+        if echo.term > self._journal.term or echo.position > self.position:
+            raise self._behind(f"{sender} has heard of record {echo.position} of term {echo.term}")
+
+    def _behind(self, told: str) -> BehindTheTree:
+        return BehindTheTree(
+            f"{told}, but the log here ends at record {self.position} of term {self._journal.term} with "
+            f"version {self.engine.version}; give the root the newest copy of its log"
+        )
+
+    # Nodes
+
+    def _is_stale(self, stream: Stream) -> bool:
+        known = self.members.generation(stream.opener)
+        if stream.generation > known:
+            raise self._behind(f"{stream.opener} is of generation {stream.generation}")
+        return stream.generation < known
+
+    def _register(self, sender: str, message: Register, out: Outbox) -> None:
+        if sender != message.node:
+            return
+        if not self.members.holds(message):
+            if message.generation:
+                # It was registered, and another process has its name since.
+                out.add(sender, Stale(Stream(message.node, message.generation, 0)))
+                return
+            nonce = self._nonce(message.token)
+            if message.echo != nonce:
+                out.add(sender, Registered(message.node, message.token, 0, nonce=nonce))
+                return
+            del self._nonces[message.token]
+            generation = self.members.generation(message.node) + 1
+            joined = Joined(message.node, message.token, generation, message.child, message.address)
+            self._decide_behind(out, joined)
+        assigned = tuple(
+            source.name
+            for source in self._present(self.members.sources_of(message.node))
+            if not (source.idle or source.retired)
+        )
+        fresh = not message.generation
+        out.add(
+            sender,
+            Registered(
+                message.node,
+                message.token,
+                self.members.generation(message.node),
+                self.queries if fresh else (),
+                tuple(self.engine.changes) if fresh else (),
+                assigned,
+            ),
+        )
+
+    def _nonce(self, whose: str) -> str:
+        """What only a living process can echo. The oldest are forgotten: whoever still asks gets another."""
+        if whose not in self._nonces and len(self._nonces) >= NONCES:
+            del self._nonces[next(iter(self._nonces))]
+        return self._nonces.setdefault(whose, self._draw())
+
+    def _present(self, names: Iterable[str]) -> Iterable[Source]:
+        """The sources that go by these names at present."""
+        held = ((name, self.openings.held(name)) for name in names)
+        return (
+            self.engine.sources[str(SourceId(name, opening.incarnation))] for name, opening in held if opening
+        )
 
     # Sources
 
@@ -317,7 +580,7 @@ class RootMachine:
         if source is None or source.idle or source.retired or self.engine.watermark is None:
             return
         name = SourceId.of(message.source).name
-        if self._assigned.get(name, message.child) != message.child:
+        if self.members.assigned(name) != message.child:
             return
         self._commit(out)
         # The report counts only if it is of all that the root knows (rule 14).
@@ -326,62 +589,33 @@ class RootMachine:
 
     def _hello(self, sender: str, message: Hello, out: Outbox) -> None:
         self._commit(out)
-        held = self._names.get(message.name)
-        known = held is not None and (message.spool, message.opening) == (held.spool, held.opening)
-        if not known and message.opening not in self._openings:
-            nonce = self._nonces.setdefault(message.opening, self._draw())
+        if not self.openings.is_known(message):
+            nonce = self._nonce(message.opening)
             if message.echo != nonce:
                 # Logged only once a living process has echoed it: a hello may be old.
-                out.add(sender, Challenge(message.opening, nonce))
+                out.add(sender, Challenge(message.name, message.opening, nonce))
                 return
-        offset = self._place(message, held)
-        if offset is None:
-            out.add(sender, Fenced(message.opening))
+        placed = self.openings.place(message, self.engine.sources)
+        if isinstance(placed, str):
+            out.add(sender, Fenced(message.name, message.opening, placed))
             return
-        if offset >= 0:
-            self._admit(message, held, offset)
+        self._decide(*placed)
         self._nonces.pop(message.opening, None)
-        held = self._names[message.name]
+        held = self.openings.held(message.name)
+        assert held is not None
         source = self.engine.sources[str(SourceId(message.name, held.incarnation))]
         if source.idle and not source.retired and message.head - held.offset > source.position:
             self._decide(Resumed(source.name))
-        out.add(sender, Welcome(message.opening, source.name, held.offset))
+        child = self._child_of(message)
+        address = self.members.address(child)
+        out.add(sender, Welcome(message.opening, source.name, held.offset, child, address))
 
-    def _place(self, message: Hello, held: _Name | None) -> int | None:
-        """Where a new incarnation begins in the spool; -1: it is the present one; None: it is fenced."""
-        if held is None:
-            return 0
-        present = self.engine.sources[str(SourceId(message.name, held.incarnation))]
-        at_rest = present.idle or present.retired
-        if message.spool != held.spool:
-            if message.spool not in self._spools:
-                return 0
-            owner, earlier = self._spools[message.spool]
-            if owner != message.name or not at_rest:
-                return None
-            # A spool that was fenced returns behind what was counted of it.
-            was = self.engine.sources[str(SourceId(message.name, earlier.incarnation))]
-            end = earlier.offset + was.position
-            return end if message.opening == earlier.opening else min(end, message.opened_at)
-        if message.opening != held.opening and message.opening in self._openings:
-            return None
-        reached = held.offset + present.position
-        if present.retired:
-            same = message.opening == held.opening
-            return reached if same else min(reached, message.opened_at)
-        if message.opening != held.opening:
-            if reached > message.opened_at:
-                # Records that were counted are no longer in the spool: what follows is another source.
-                return message.opened_at
-            self._decide(Opened(present.name, message.opening))
-        return -1
-
-    def _admit(self, message: Hello, held: _Name | None, offset: int) -> None:
-        incarnation = 1 if held is None else held.incarnation + 1
-        source = str(SourceId(message.name, incarnation))
-        self._decide(Admitted(source, message.site, message.lateness, message.spool, message.opening, offset))
-        if held is not None:
-            # Admitted first, with the watermark from before: then nothing it says is below it.
-            before = str(SourceId(message.name, held.incarnation))
-            if not self.engine.sources[before].retired:
-                self._decide(Retired(before))
+    def _child_of(self, message: Hello) -> str:
+        """By whom a source is to be read: as assigned, if that child is there, else by who passed it on."""
+        child = self.members.assigned(message.name)
+        if child is not None and self.members.is_live(child) and child != message.avoid:
+            return child
+        fixed = self.members.is_fixed(message.name)
+        if message.via and child != message.via and not fixed and self.members.is_live(message.via):
+            self._decide(Assigned(message.name, message.via))
+        return message.via

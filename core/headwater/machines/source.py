@@ -56,7 +56,6 @@ class Spool(Protocol):
 class Settings:
     """`rows` and `under_way` bound what is sent ahead; times in microseconds of the caller's clock."""
 
-    root: str
     site: str = ""
     lateness: int = 0
     rows: int = 10_000
@@ -66,13 +65,20 @@ class Settings:
 
 
 class SourceMachine:
-    """One source with its spool; `child` is who it sends to, and may be changed at any time."""
+    """One source with its spool; `child` is who it sends to, and may be changed at any time.
 
-    def __init__(self, name: str, child: str, spool: Spool, settings: Settings) -> None:
+    Without a child it says nothing. `assigned` is the child that it is to send to and where that is, as the
+    root says; whoever owns the connections follows it, and puts a child that it cannot reach into `avoid`.
+    """
+
+    def __init__(self, name: str, spool: Spool, settings: Settings, child: str = "") -> None:
         self.name, self.child, self.spool, self.settings = name, child, spool, settings
         # Who the root says it is, and the spool's number before its record 1.
         self.source: str | None = None
-        self.fenced = False
+        # Why the root does not take what it has, if so.
+        self.fenced: str | None = None
+        self.assigned: tuple[str, str] | None = None
+        self.avoid = ""
         self._offset = 0
         self._acknowledged = 0
         self._committed = 0
@@ -95,7 +101,7 @@ class SourceMachine:
         elif isinstance(message, Welcome) and message.opening == self.spool.opening:
             self._welcomed(message)
         elif isinstance(message, Fenced) and message.opening == self.spool.opening:
-            self.fenced, self.source = True, None
+            self.fenced, self.source = message.reason, None
         elif isinstance(message, Ack) and self._link.mine(message.stream, now):
             self._acked(message.id)
         elif isinstance(message, Resync) and self._link.mine(message.stream, now):
@@ -107,7 +113,7 @@ class SourceMachine:
     def send(self, now: int) -> list[Send]:
         """Send what is there, as far as there is room on the way."""
         out = Outbox()
-        if self.source is None or self.fenced:
+        if not self.child or self.source is None or self.fenced is not None:
             return out.sends
         self._link.open(self.child, now)
         while len(self._under_way) < self.settings.under_way:
@@ -128,9 +134,11 @@ class SourceMachine:
     def tick(self, now: int) -> list[Send]:
         """Say again what was not answered."""
         out = Outbox()
-        if self.source is None or self.fenced or now - self._said >= self.settings.repeat:
+        if not self.child:
+            return out.sends
+        if self.source is None or now - self._said >= self.settings.repeat:
             self._hello(out, now)
-        if self.source is None or self.fenced:
+        if self.source is None or self.fenced is not None:
             return out.sends
         if self._link.open(self.child, now):
             # Another stream: what was sent on the one before is sent again on this.
@@ -141,7 +149,7 @@ class SourceMachine:
             self._probe = (self._link.next_id(), self._acknowledged)
         head = Prefix(self._acknowledged, opening=self.spool.opening)
         heads = {} if self._under_way else {self.source: head}
-        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], heads, (self.source,)))
+        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], 0, heads, (self.source,)))
         out.sends += self.send(now)
         return out.sends
 
@@ -153,12 +161,14 @@ class SourceMachine:
             spool.id,
             spool.opening,
             spool.opened_at,
+            spool.base,
             spool.head,
             settings.site,
             settings.lateness,
             self._echo,
+            avoid=self.avoid,
         )
-        out.add(settings.root, hello)
+        out.add(self.child, hello)
 
     def _numbered(self, batch: Batch) -> Batch:
         """The spool's records as the source's."""
@@ -167,7 +177,8 @@ class SourceMachine:
         return batch
 
     def _welcomed(self, message: Welcome) -> None:
-        self.fenced = False
+        self.fenced = None
+        self.assigned = (message.child, message.address)
         self.spool.confirm(message.opening)
         if message.source != self.source:
             self.source, self._offset = message.source, message.offset

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LogRecord(_message.Message):
-    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed")
+    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed", "joined", "left", "assigned", "lane")
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,10 @@ class LogRecord(_message.Message):
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     watermark: int
     version: int
     merged: _partials_pb2.Partial
@@ -31,7 +35,35 @@ class LogRecord(_message.Message):
     skipped: Skipped
     started: Started
     changed: _tree_pb2.Change
-    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ...) -> None: ...
+    joined: Joined
+    left: str
+    assigned: Assigned
+    lane: int
+    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
+
+class Joined(_message.Message):
+    __slots__ = ("node", "token", "generation", "child", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    token: str
+    generation: int
+    child: bool
+    address: str
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Assigned(_message.Message):
+    __slots__ = ("source", "child", "fixed")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    FIXED_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    child: str
+    fixed: bool
+    def __init__(self, source: _Optional[str] = ..., child: _Optional[str] = ..., fixed: _Optional[bool] = ...) -> None: ...
 
 class Admitted(_message.Message):
     __slots__ = ("source", "site", "lateness", "spool", "opening", "offset")

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Envelope(_message.Message):
-    __slots__ = ("protocol", "sender", "to", "hello", "challenge", "welcome", "fenced", "columns", "delivery", "probe", "ask", "tell", "ack", "resync", "commit", "silent")
+    __slots__ = ("protocol", "sender", "to", "hello", "challenge", "welcome", "fenced", "columns", "delivery", "probe", "ask", "tell", "ack", "resync", "commit", "silent", "register", "registered", "leave", "stale", "piece")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,11 @@ class Envelope(_message.Message):
     RESYNC_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    PIECE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     sender: str
     to: str
@@ -43,18 +48,81 @@ class Envelope(_message.Message):
     resync: Resync
     commit: Commit
     silent: Silent
-    def __init__(self, protocol: _Optional[int] = ..., sender: _Optional[str] = ..., to: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., fenced: _Optional[_Union[Fenced, _Mapping]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., tell: _Optional[_Union[Tell, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., silent: _Optional[_Union[Silent, _Mapping]] = ...) -> None: ...
+    register: Register
+    registered: Registered
+    leave: Leave
+    stale: Stale
+    piece: Piece
+    def __init__(self, protocol: _Optional[int] = ..., sender: _Optional[str] = ..., to: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., fenced: _Optional[_Union[Fenced, _Mapping]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., tell: _Optional[_Union[Tell, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., silent: _Optional[_Union[Silent, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stale: _Optional[_Union[Stale, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("data", "last")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    last: bool
+    def __init__(self, data: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class StreamId(_message.Message):
-    __slots__ = ("opener", "number")
+    __slots__ = ("opener", "number", "generation")
     OPENER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     opener: str
     number: int
-    def __init__(self, opener: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, opener: _Optional[str] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ("node", "token", "child", "address", "generation", "echo")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    token: str
+    child: bool
+    address: str
+    generation: int
+    echo: str
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ...) -> None: ...
+
+class Registered(_message.Message):
+    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    token: str
+    generation: int
+    queries: _containers.RepeatedScalarFieldContainer[str]
+    changes: _containers.RepeatedCompositeFieldContainer[Change]
+    assigned: _containers.RepeatedCompositeFieldContainer[Named]
+    nonce: str
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ("node", "generation")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    generation: int
+    def __init__(self, node: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class Stale(_message.Message):
+    __slots__ = ("stream",)
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    stream: StreamId
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("name", "spool", "opening", "opened_at", "head", "site", "lateness", "echo")
+    __slots__ = ("name", "spool", "opening", "opened_at", "head", "site", "lateness", "echo", "base", "via", "avoid")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPOOL_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +131,9 @@ class Hello(_message.Message):
     SITE_FIELD_NUMBER: _ClassVar[int]
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    VIA_FIELD_NUMBER: _ClassVar[int]
+    AVOID_FIELD_NUMBER: _ClassVar[int]
     name: str
     spool: str
     opening: str
@@ -71,33 +142,46 @@ class Hello(_message.Message):
     site: str
     lateness: int
     echo: str
-    def __init__(self, name: _Optional[str] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., opened_at: _Optional[int] = ..., head: _Optional[int] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., echo: _Optional[str] = ...) -> None: ...
+    base: int
+    via: str
+    avoid: str
+    def __init__(self, name: _Optional[str] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., opened_at: _Optional[int] = ..., head: _Optional[int] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., echo: _Optional[str] = ..., base: _Optional[int] = ..., via: _Optional[str] = ..., avoid: _Optional[str] = ...) -> None: ...
 
 class Challenge(_message.Message):
-    __slots__ = ("opening", "nonce")
+    __slots__ = ("opening", "nonce", "name")
     OPENING_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     opening: str
     nonce: str
-    def __init__(self, opening: _Optional[str] = ..., nonce: _Optional[str] = ...) -> None: ...
+    name: str
+    def __init__(self, opening: _Optional[str] = ..., nonce: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("opening", "name", "incarnation", "offset")
+    __slots__ = ("opening", "name", "incarnation", "offset", "child", "address")
     OPENING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     opening: str
     name: str
     incarnation: int
     offset: int
-    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    child: str
+    address: str
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., child: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Fenced(_message.Message):
-    __slots__ = ("opening",)
+    __slots__ = ("opening", "name", "reason")
     OPENING_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     opening: str
-    def __init__(self, opening: _Optional[str] = ...) -> None: ...
+    name: str
+    reason: str
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Columns(_message.Message):
     __slots__ = ("stream", "id", "opening", "events")
@@ -112,28 +196,48 @@ class Columns(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., opening: _Optional[str] = ..., events: _Optional[_Union[_events_pb2.Events, _Mapping]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("stream", "id", "partial")
+    __slots__ = ("stream", "id", "partial", "lane")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     partial: _partials_pb2.Partial
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ...) -> None: ...
+    lane: int
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Standing(_message.Message):
-    __slots__ = ("name", "incarnation", "prefix", "lateness", "site")
+    __slots__ = ("name", "incarnation", "prefix", "lateness", "site", "barrier")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PREFIX_FIELD_NUMBER: _ClassVar[int]
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     prefix: _partials_pb2.Prefix
     lateness: int
     site: str
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., prefix: _Optional[_Union[_partials_pb2.Prefix, _Mapping]] = ..., lateness: _Optional[int] = ..., site: _Optional[str] = ...) -> None: ...
+    barrier: Barrier
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., prefix: _Optional[_Union[_partials_pb2.Prefix, _Mapping]] = ..., lateness: _Optional[int] = ..., site: _Optional[str] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ...) -> None: ...
+
+class Barrier(_message.Message):
+    __slots__ = ("number", "opening")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    opening: str
+    def __init__(self, number: _Optional[int] = ..., opening: _Optional[str] = ...) -> None: ...
+
+class Echo(_message.Message):
+    __slots__ = ("term", "position")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    position: int
+    def __init__(self, term: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
 class Named(_message.Message):
     __slots__ = ("name", "incarnation")
@@ -144,24 +248,34 @@ class Named(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Probe(_message.Message):
-    __slots__ = ("stream", "id", "heads", "interest")
+    __slots__ = ("stream", "id", "heads", "interest", "lane", "version", "echo")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     heads: _containers.RepeatedCompositeFieldContainer[Standing]
     interest: _containers.RepeatedCompositeFieldContainer[Named]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ...) -> None: ...
+    lane: int
+    version: int
+    echo: Echo
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("stream", "sources")
+    __slots__ = ("stream", "sources", "lane", "version")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     sources: _containers.RepeatedCompositeFieldContainer[Named]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[Named, _Mapping]]] = ...) -> None: ...
+    lane: int
+    version: int
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., sources: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Change(_message.Message):
     __slots__ = ("kind", "query", "edge", "version", "at_once")
@@ -186,14 +300,16 @@ class Change(_message.Message):
     def __init__(self, kind: _Optional[_Union[Change.Kind, str]] = ..., query: _Optional[str] = ..., edge: _Optional[int] = ..., version: _Optional[int] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class Tell(_message.Message):
-    __slots__ = ("stream", "standings", "changes")
+    __slots__ = ("stream", "standings", "changes", "lane")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     STANDINGS_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     standings: _containers.RepeatedCompositeFieldContainer[Standing]
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+    lane: int
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("stream", "id")
@@ -204,16 +320,18 @@ class Ack(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class Resync(_message.Message):
-    __slots__ = ("stream", "id", "standings", "changes")
+    __slots__ = ("stream", "id", "standings", "changes", "lane")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     STANDINGS_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     standings: _containers.RepeatedCompositeFieldContainer[Standing]
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+    lane: int
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Committed(_message.Message):
     __slots__ = ("name", "incarnation", "position")
@@ -226,16 +344,20 @@ class Committed(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("stream", "committed", "watermark", "changes")
+    __slots__ = ("stream", "committed", "watermark", "changes", "echo", "lanes")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     committed: _containers.RepeatedCompositeFieldContainer[Committed]
     watermark: int
     changes: _containers.RepeatedCompositeFieldContainer[Change]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ...) -> None: ...
+    echo: Echo
+    lanes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., lanes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Silent(_message.Message):
     __slots__ = ("child", "source")

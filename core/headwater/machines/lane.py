@@ -1,0 +1,295 @@
+"""What a node holds of one lane: the parts of each batch that is not acknowledged, from which it makes
+batches again (protocol, rules 6 to 8 and 14). Nothing of it has to survive the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.events import Batch
+from headwater.machines.messages import Barrier, Standing, Standings
+from headwater.node import Change, Node, Source
+from headwater.partials import Partial
+from headwater.prefix import Prefix
+from headwater.queries import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Columns of one source that a child has read: they can be judged again."""
+
+    batch: Batch
+    opening: str
+
+    @property
+    def source(self) -> str:
+        return self.batch.source
+
+    @property
+    def low(self) -> int:
+        return self.batch.first - 1
+
+    @property
+    def high(self) -> int:
+        return self.batch.first - 1 + len(self.batch)
+
+
+Part = Read | Partial
+
+
+@dataclass(slots=True)
+class Sent:
+    """A batch that is under way, and what it was made from."""
+
+    id: str
+    partial: Partial
+    parts: list[Part]
+
+
+@dataclass(slots=True)
+class Probed:
+    """What was asked last, and under which id."""
+
+    id: str
+    heads: dict[str, Prefix]
+    barriers: dict[str, Barrier]
+
+
+class Lane:
+    """One lane of a node. `issue` gives ids for batches."""
+
+    def __init__(
+        self,
+        number: int,
+        queries: Iterable[Query],
+        serves: Callable[[Query], bool],
+        issue: Callable[[], str],
+    ) -> None:
+        self.number = number
+        self.engine = Node(queries, serves=serves)
+        self.gone: set[str] = set()
+        self.barriers: dict[str, Barrier] = {}
+        self.sent: list[Sent] = []
+        self.gathered: list[Part] = []
+        self.probe: Probed | None = None
+        self.remade = 0
+        # Bytes of the columns that are kept.
+        self.held_bytes = 0
+        self._issue = issue
+
+    # What is known
+
+    def knows(self, name: str) -> bool:
+        return name in self.engine.sources or name in self.gone
+
+    def source(self, name: str) -> Source | None:
+        return self.engine.sources.get(name)
+
+    def standings(self, names: Iterable[str]) -> Standings:
+        standings: dict[str, Standing | None] = {}
+        for name in names:
+            held = self.engine.sources.get(name)
+            standings[name] = (
+                None
+                if held is None
+                else Standing(held.prefix, held.lateness, held.site, self.barriers.get(name))
+            )
+        return standings
+
+    def moved(self) -> set[str]:
+        """Sources of which something was read since the last batch was made."""
+        return {
+            name for name, source in self.engine.sources.items() if source.position > source.since.position
+        }
+
+    def pending(self) -> set[str]:
+        """Sources of which something is under way or gathered."""
+        return {name for sent in self.sent for name in sent.partial.vector} | self.moved()
+
+    @property
+    def drained(self) -> bool:
+        return not self.sent and not self.moved()
+
+    # Taking
+
+    def read(self, columns: Read) -> None:
+        """Read columns as far as they fit and may be read."""
+        source = self.engine.sources[columns.source]
+        barrier = self.barriers.get(source.name)
+        # The opening that holds comes from above; until it does, columns of another wait.
+        if columns.opening != source.opening and (barrier is None or columns.opening != barrier.opening):
+            return
+        high = columns.high if barrier is None else min(columns.high, barrier.number)
+        if not columns.low <= source.position < high:
+            return
+        batch = cut(columns.batch, source.position - columns.low, high - columns.low)
+        read = self.engine.push(batch)
+        if read:
+            self._gather(Read(cut(batch, 0, read), columns.opening))
+
+    def _gather(self, part: Part) -> None:
+        self.gathered.append(part)
+        self.held_bytes += _held([part])
+
+    def merge(self, partial: Partial) -> None:
+        """Take a batch whole; raises if it does not fit."""
+        beyond = [
+            name
+            for name, barrier in self.barriers.items()
+            if name in partial.vector and partial.vector[name].high.position > barrier.number
+        ]
+        if beyond:
+            raise DoesNotFit(beyond)
+        self.engine.merge(partial)
+        self._gather(partial)
+
+    def drop_columns(self, enough: Callable[[], bool]) -> None:
+        """Columns are a cache of the spools: forget some, whose sources rewind if their batch is refused.
+
+        Those that wait to be sent go first, the latest in time before the others; then those of batches
+        that are under way.
+        """
+        waiting = [part for part in self.gathered if isinstance(part, Read)]
+        for part in sorted(waiting, key=lambda part: int(part.batch.ts.max()), reverse=True):
+            if enough():
+                return
+            self.gathered.remove(part)
+            self.held_bytes -= _held([part])
+        for sent in reversed(self.sent):
+            if enough():
+                return
+            self.held_bytes -= _held(sent.parts)
+            sent.parts = [part for part in sent.parts if not isinstance(part, Read)]
+
+    # Giving
+
+    def make(self) -> Sent | None:
+        """What was gathered becomes a batch."""
+        partial = self.engine.flush()
+        parts, self.gathered = self.gathered, []
+        if not partial:
+            return None
+        sent = Sent(self._issue(), partial, parts)
+        self.sent.append(sent)
+        return sent
+
+    def acknowledged(self, id: str) -> None:
+        for sent in self.sent:
+            if sent.id == id:
+                self.held_bytes -= _held(sent.parts)
+        self.sent = [sent for sent in self.sent if sent.id != id]
+
+    def take_changes(self, changes: Sequence[Change]) -> Sent | None:
+        """A new version is taken behind a flush: no batch mixes two (rule 5)."""
+        fresh = [change for change in changes if change.version > self.engine.version]
+        if not fresh:
+            return None
+        sent = self.make()
+        for change in fresh:
+            self.engine.apply(change)
+        return sent
+
+    def told(self, standings: Standings) -> Sent | None:
+        gone = {name: None for name, standing in standings.items() if standing is None}
+        sent = self.rebuild(gone, ()) if gone.keys() - self.gone else None
+        for name, standing in standings.items():
+            if standing is not None and not self.knows(name):
+                self._admit(name, standing)
+        return sent
+
+    def concerns(self, id: str) -> bool:
+        """Whether an answer is to something that is not answered yet."""
+        return (self.probe is not None and id == self.probe.id) or any(sent.id == id for sent in self.sent)
+
+    def rebuild(self, standings: Standings, changes: Sequence[Change]) -> Sent | None:
+        """Make everything again that is not acknowledged, without what no longer fits (rule 8)."""
+        self.remade += 1
+        under_way = [part for each in self.sent for part in each.parts]
+        gathered, before = self.gathered, self._lows()
+        self.sent, self.gathered, self.probe, self.held_bytes = [], [], None, 0
+        self.engine.flush()
+        for change in changes:
+            if change.version > self.engine.version:
+                self.engine.apply(change)
+        for name in before.keys() | standings.keys():
+            standing = standings.get(name)
+            if name in standings and standing is None:
+                self.gone.add(name)
+                self.forget(name)
+            elif name not in self.engine.sources:
+                if standing is not None:
+                    self._admit(name, standing)
+            elif standing is None:
+                self.engine.place(name, before[name])
+            else:
+                self.engine.place(name, standing.prefix)
+                self._bar(name, standing.barrier)
+        self._take_again(under_way)
+        sent = self.make() if self.gathered else None
+        self._take_again(gathered)
+        return sent
+
+    def forget(self, name: str) -> None:
+        self.engine.release(name)
+        self.barriers.pop(name, None)
+
+    def _admit(self, name: str, standing: Standing) -> None:
+        self.engine.admit(name, lateness=standing.lateness, site=standing.site, prefix=standing.prefix)
+        self._bar(name, standing.barrier)
+
+    def _bar(self, name: str, barrier: Barrier | None) -> None:
+        if barrier is None:
+            self.barriers.pop(name, None)
+        else:
+            self.barriers[name] = barrier
+
+    def _lows(self) -> dict[str, Prefix]:
+        """Where each source stands above everything that is under way or gathered."""
+        lows: dict[str, Prefix] = {}
+        for sent in self.sent:
+            for name, span in sent.partial.vector.items():
+                lows.setdefault(name, span.low)
+        for name in self.moved():
+            lows.setdefault(name, self.engine.sources[name].since)
+        return lows
+
+    def _take_again(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            if isinstance(part, Read):
+                if part.source in self.engine.sources:
+                    self.read(part)
+            elif all(name in self.engine.sources for name in part.vector):
+                try:
+                    self.merge(part)
+                except (DoesNotFit, OtherQueries, StaleVersion):
+                    continue
+
+
+def size(batch: Batch) -> int:
+    """Bytes of a batch in memory."""
+    arrays = (batch.ts, batch.value, batch.key, batch.mark, batch.bare)
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def _held(parts: Iterable[Part]) -> int:
+    return sum(size(part.batch) for part in parts if isinstance(part, Read))
+
+
+def cut(batch: Batch, begin: int, end: int) -> Batch:
+    """Records of a batch, as views."""
+    if begin == 0 and end == len(batch):
+        return batch
+    here = slice(begin, end)
+    return Batch(
+        batch.source,
+        batch.first + begin,
+        batch.ts[here],
+        batch.value[here],
+        key=None if batch.key is None else batch.key[here],
+        keys=batch.keys,
+        mark=None if batch.mark is None else batch.mark[here],
+        marks=batch.marks,
+        bare=None if batch.bare is None else batch.bare[here],
+    )

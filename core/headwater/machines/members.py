@@ -1,0 +1,63 @@
+"""Who takes part: the nodes with their generations, and which child reads which source, as the log says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headwater.machines.messages import Register
+from headwater.machines.records import Assigned, Joined, Left
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node; `live` until it says that it ends."""
+
+    generation: int
+    token: str
+    child: bool
+    address: str
+    live: bool = True
+
+
+class Members:
+    """Changed by records of the log alone."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Member] = {}
+        self._assigned: dict[str, Assigned] = {}
+
+    def apply(self, body: Joined | Left | Assigned) -> None:
+        if isinstance(body, Joined):
+            self.nodes[body.node] = Member(body.generation, body.token, body.child, body.address)
+        elif isinstance(body, Left):
+            self.nodes[body.node] = replace(self.nodes[body.node], live=False)
+        else:
+            self._assigned[body.source] = body
+
+    def generation(self, node: str) -> int:
+        """0: nobody of that name has registered."""
+        found = self.nodes.get(node)
+        return 0 if found is None else found.generation
+
+    def holds(self, register: Register) -> bool:
+        """Whether the process that asks is the one that is registered, and says the same."""
+        found = self.nodes.get(register.node)
+        return found is not None and (found.token, found.address) == (register.token, register.address)
+
+    def is_live(self, node: str) -> bool:
+        return node in self.nodes and self.nodes[node].live
+
+    def address(self, node: str) -> str:
+        found = self.nodes.get(node)
+        return "" if found is None else found.address
+
+    def assigned(self, source: str) -> str | None:
+        """The child that is to read a source, by its name."""
+        found = self._assigned.get(source)
+        return None if found is None else found.child
+
+    def is_fixed(self, source: str) -> bool:
+        return source in self._assigned and self._assigned[source].fixed
+
+    def sources_of(self, child: str) -> list[str]:
+        return [name for name, assigned in self._assigned.items() if assigned.child == child]

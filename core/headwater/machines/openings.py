@@ -1,0 +1,112 @@
+"""Who goes by a name: the incarnations of sources, their spools and openings (protocol, rule 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headwater.machines.messages import Hello
+from headwater.machines.records import Admitted, Opened, Retired
+from headwater.node import Source
+from headwater.sources import SourceId
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Who has a name at present: the incarnation, its spool and opening, and the spool's number before its
+    record 1."""
+
+    incarnation: int
+    spool: str
+    opening: str
+    offset: int
+
+
+class Openings:
+    """Changed by records of the log alone."""
+
+    def __init__(self) -> None:
+        # The number in the spool that stands before each source's record 1.
+        self.offsets: dict[str, int] = {}
+        self._names: dict[str, Opening] = {}
+        self._spools: dict[str, tuple[str, Opening]] = {}
+        self._openings: set[str] = set()
+
+    def admitted(self, body: Admitted) -> None:
+        source = SourceId.of(body.source)
+        self.offsets[body.source] = body.offset
+        self._name(source.name, Opening(source.incarnation, body.spool, body.opening, body.offset))
+
+    def opened(self, body: Opened) -> None:
+        name = SourceId.of(body.source).name
+        self._name(name, replace(self._names[name], opening=body.opening))
+
+    def _name(self, name: str, held: Opening) -> None:
+        self._names[name] = held
+        self._spools[held.spool] = (name, held)
+        self._openings.add(held.opening)
+
+    def held(self, name: str) -> Opening | None:
+        return self._names.get(name)
+
+    def is_known(self, hello: Hello) -> bool:
+        """Whether the log has this opening."""
+        return hello.opening in self._openings
+
+    def place(
+        self, hello: Hello, sources: Mapping[str, Source]
+    ) -> tuple[Admitted | Opened | Retired, ...] | str:
+        """What has to be logged so that the source can send, or why it may not."""
+        held = self._names.get(hello.name)
+        if held is None:
+            if hello.spool in self._spools:
+                return f"its spool is that of {self._spools[hello.spool][0]!r}; give each source its own"
+            # What lies before the base was counted by another root, or never will be.
+            return (self._admission(hello, 1, hello.base),)
+        present = sources[str(SourceId(hello.name, held.incarnation))]
+        reached = held.offset + present.position
+        if hello.spool != held.spool:
+            return self._other_spool(hello, held, present, sources)
+        if hello.opening != held.opening and hello.opening in self._openings:
+            return "its spool was opened again since; end this process"
+        if present.retired:
+            same = hello.opening == held.opening
+            return self._succession(hello, held, present, reached if same else min(reached, hello.opened_at))
+        if hello.opening == held.opening:
+            return ()
+        if reached > hello.opened_at:
+            # Records that were counted are no longer in the spool: what follows is another source.
+            return self._succession(hello, held, present, hello.opened_at)
+        if reached < hello.base:
+            return (
+                f"its spool begins behind record {hello.base}, but the root has counted up to {reached}: "
+                "records are lost; retire the source"
+            )
+        return (Opened(present.name, hello.opening),)
+
+    def _other_spool(
+        self, hello: Hello, held: Opening, present: Source, sources: Mapping[str, Source]
+    ) -> tuple[Admitted | Retired, ...] | str:
+        if hello.spool not in self._spools:
+            return self._succession(hello, held, present, hello.base)
+        owner, earlier = self._spools[hello.spool]
+        if owner != hello.name:
+            return f"its spool is that of {owner!r}; give each source its own"
+        if not (present.idle or present.retired):
+            return "another spool has its name; end this process, or that one"
+        # A spool that was fenced returns behind what was counted of it.
+        was = sources[str(SourceId(hello.name, earlier.incarnation))]
+        end = earlier.offset + was.position
+        offset = end if hello.opening == earlier.opening else min(end, hello.opened_at)
+        return self._succession(hello, held, present, max(offset, hello.base))
+
+    def _succession(
+        self, hello: Hello, held: Opening, present: Source, offset: int
+    ) -> tuple[Admitted | Retired, ...]:
+        admission = self._admission(hello, held.incarnation + 1, max(offset, hello.base))
+        # Admitted first, with the watermark from before: then nothing it says is below it.
+        return (admission,) if present.retired else (admission, Retired(present.name))
+
+    def _admission(self, hello: Hello, incarnation: int, offset: int) -> Admitted:
+        source = str(SourceId(hello.name, incarnation))
+        return Admitted(source, hello.site, hello.lateness, hello.spool, hello.opening, offset)
