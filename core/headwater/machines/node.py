@@ -466,8 +466,9 @@ class NodeMachine:
                 lane.acknowledged(message.id)
         elif isinstance(message, Tell):
             self._take_changes(message.changes, out)
-            if (lane := self.lanes.get(message.lane)) is not None:
-                self._deliver(lane, lane.told(message.standings), out)
+            asked = self.lanes.get(message.lane)
+            if asked is not None:
+                self._deliver(asked, asked.told(message.standings), out)
         elif isinstance(message, Resync):
             found = self.lanes.get(message.lane)
             if found is not None and found.concerns(message.id):
