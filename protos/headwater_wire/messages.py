@@ -12,14 +12,13 @@ from headwater.machines import messages as said
 from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.rows import TS_MAX
-from headwater.sources import SourceId
+from headwater.sources import NAME_LIMIT, SourceId, name_problem
 from headwater.topology import queries_of, query_document
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed
 from headwater_wire.v1 import tree_pb2 as pb
 
 PROTOCOL = 1
-NAME_LIMIT = 253
 Functions = Callable[[str], UserDefined | None]
 
 
@@ -218,6 +217,23 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
 }
 
 
+def _heard_hello(body: pb.Hello) -> said.Hello:
+    # A source may have no site. Whoever is let in here stands in every result that bears its name.
+    for field, name in (("name", body.name), ("site", body.site)):
+        if (name or field == "name") and (wrong := name_problem(name)):
+            raise Malformed(field, *wrong)
+    return said.Hello(
+        body.name,
+        body.spool,
+        body.opening,
+        body.opened_at,
+        body.head,
+        body.site,
+        body.lateness,
+        body.echo,
+    )
+
+
 def _heard_probe(body: pb.Probe) -> said.Probe:
     heads = {name: held.prefix for name, held in _standings(body.heads).items() if held is not None}
     return said.Probe(_heard(body.stream), body.id, heads, tuple(map(name_of, body.interest)))
@@ -236,9 +252,7 @@ def _heard_silent(body: pb.Silent) -> said.Silent:
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
-    "hello": lambda m: said.Hello(
-        m.name, m.spool, m.opening, m.opened_at, m.head, m.site, m.lateness, m.echo
-    ),
+    "hello": _heard_hello,
     "challenge": lambda m: said.Challenge(m.opening, m.nonce),
     "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset),
     "fenced": lambda m: said.Fenced(m.opening),

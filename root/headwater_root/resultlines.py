@@ -1,10 +1,11 @@
 """Results as JSON lines in UTF-8: what the outbox holds and the sinks take.
 
 One result a line, with the fields query, incarnation, site, key, start, end, count, values and ordinal, in
-this order. `values` has one entry a function, in the order of the query. JSON has no NaN and no infinity:
-they are the texts "NaN", "Infinity" and "-Infinity", and are numbers again after `decode`. Of the values of
-user-defined functions, tuples, arrays and sets become lists (sets in order), mappings become objects in the
-order of their keys, and what JSON does not know becomes its text; so the same result is the same bytes.
+this order. A `site` that is a source is written as its label. `values` has one entry a function, in the order
+of the query. JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity", and are
+numbers again after `decode`. Of the values of user-defined functions, tuples, arrays and sets become lists
+(sets in order), mappings become objects in the order of their keys, and what JSON does not know becomes its
+text; so the same result is the same bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from headwater.results import Result
+from headwater.sources import SourceId
 
 _NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _BITS = 8192
@@ -48,7 +50,7 @@ def _line(result: Result) -> str:
     row = {
         "query": result.query,
         "incarnation": int(result.incarnation),
-        "site": result.site,
+        "site": SourceId.of(result.site).label,
         "key": result.key,
         "start": int(result.start),
         "end": int(result.end),
