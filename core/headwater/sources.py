@@ -16,7 +16,7 @@ _APART = "\0"
 _NUMBERED = re.compile(r".*#[0-9]+", re.DOTALL)
 
 
-def name_problem(name: str) -> tuple[str, str] | None:
+def source_name_problem(name: str) -> tuple[str, str] | None:
     """What is wrong with the name of a source, and the remedy."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 0 < size <= NAME_LIMIT:

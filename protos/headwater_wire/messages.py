@@ -12,7 +12,7 @@ from headwater.machines import messages as said
 from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.rows import TS_MAX
-from headwater.sources import NAME_LIMIT, SourceId, name_problem
+from headwater.sources import NAME_LIMIT, SourceId, source_name_problem
 from headwater.topology import queries_of, query_document
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed
@@ -220,7 +220,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
 def _heard_hello(body: pb.Hello) -> said.Hello:
     # A source may have no site. Whoever is let in here stands in every result that bears its name.
     for field, name in (("name", body.name), ("site", body.site)):
-        if (name or field == "name") and (wrong := name_problem(name)):
+        if (name or field == "name") and (wrong := source_name_problem(name)):
             raise Malformed(field, *wrong)
     return said.Hello(
         body.name,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.sources import SourceId, name_problem
+from headwater.sources import SourceId, source_name_problem
 
 NAMES = st.text("ab#12", min_size=1, max_size=6) | st.text(
     st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20
@@ -46,7 +46,7 @@ def test_the_order_of_sources_is_that_of_their_bytes(ids: list[SourceId]) -> Non
 
 @pytest.mark.parametrize("name", ["pump", "Pumpe 1 (süd)", "é" * 126, "a" * 253, "press/1#2"])
 def test_names_that_are_taken(name: str) -> None:
-    assert name_problem(name) is None
+    assert source_name_problem(name) is None
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_names_that_are_taken(name: str) -> None:
     ],
 )
 def test_names_that_are_refused(name: str, wrong: str) -> None:
-    found = name_problem(name)
+    found = source_name_problem(name)
     assert found is not None
     assert wrong in found[0]
