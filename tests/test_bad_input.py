@@ -268,6 +268,17 @@ def test_a_bad_horizon(given: Any) -> None:
     assert fields(caught) == ["horizon"]
 
 
+@pytest.mark.parametrize("given", [None, "s", [(1, None, 1.0, None)], {"ts": [1], "value": [1.0]}])
+@pytest.mark.parametrize("kind_of_node", [Node, Root])
+def test_what_is_no_batch(kind_of_node: type[Node], given: Any) -> None:
+    node = kind_of_node([COUNT])
+    node.admit("s", lateness=0)
+    with pytest.raises(InvalidEvents, match=type(given).__name__) as caught:
+        node.push(given)
+    assert fields(caught) == ["batch"]
+    assert node.push(batch(1, 1, 2)) == 2
+
+
 # Numbering
 
 
@@ -552,6 +563,7 @@ BAD: dict[str, Callable[[Root], object]] = {
     "another key": lambda root: root.add(Query("new", Tumbling(1), key_by="other")),
     "unknown query": lambda root: root.remove("new"),
     "long key": lambda root: root.push(Batch("s", 11, [30], [1.0], key=[0], keys=[LONG])),
+    "no batch": lambda root: root.push(None),  # type: ignore[arg-type]  # as a caller might
     "lengths": lambda root: root.push(Batch("s", 11, [30, 31], [1.0])),
 }
 

@@ -114,6 +114,7 @@ class Run:
                 "--directory",
                 str(self.directory / "root"),
                 "--status",
+                "--keep-results",
             ],
         )
         await self._begin(root)

@@ -174,6 +174,15 @@ def is_number(given: object) -> bool:
     return isinstance(given, float | int | np.integer | np.floating) and not isinstance(given, bool)
 
 
+def require_batch(given: object) -> None:
+    """Raise if it is no batch."""
+    if not isinstance(given, Batch):
+        problem = Problem(
+            "batch", f"is of type {type(given).__name__}", "give a Batch of one source's events"
+        )
+        raise InvalidEvents("the batch cannot be taken", [problem])
+
+
 def name_problem(name: object) -> tuple[str, str] | None:
     """What is wrong with a key or a mark, and the remedy."""
     if not isinstance(name, str):

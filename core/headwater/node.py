@@ -26,7 +26,7 @@ from headwater.errors import (
     Problem,
     StaleVersion,
 )
-from headwater.events import Batch, name_problem
+from headwater.events import Batch, name_problem, require_batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup, MarkedPart
 from headwater.groups.members import Active
@@ -408,6 +408,7 @@ class Node:
 
     def push(self, batch: Batch) -> int:
         """Read a batch; gives how many records were read. The rest is too far ahead: send it again later."""
+        require_batch(batch)
         source = self.sources.get(batch.source) or self._known(batch.source)
         if batch.first != source.position + 1:
             raise OutOfSequence(batch.source, source.position + 1, batch.first)

@@ -18,7 +18,7 @@ from headwater.errors import (
     Problem,
     TooFarAhead,
 )
-from headwater.events import Batch
+from headwater.events import Batch, require_batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup
 from headwater.groups.members import Active
@@ -261,6 +261,7 @@ class Root(Node):
     # Events
 
     def push(self, batch: Batch) -> int:
+        require_batch(batch)
         source = self.sources.get(batch.source) or self._known(batch.source)
         if source.idle or self._finished:
             self._refuse_late_comers(source)

@@ -13,14 +13,13 @@ from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MAX
-from headwater.sources import SourceId
+from headwater.sources import NAME_LIMIT, SourceId, source_name_problem
 from headwater.topology import queries_of, query_document
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed
 from headwater_wire.v1 import tree_pb2 as pb
 
 PROTOCOL = 1
-NAME_LIMIT = 253
 Functions = Callable[[str], UserDefined | None]
 
 
@@ -303,6 +302,26 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
 }
 
 
+def _heard_hello(body: pb.Hello) -> said.Hello:
+    # A source may have no site. Whoever is let in here stands in every result that bears its name.
+    for field, name in (("name", body.name), ("site", body.site)):
+        if (name or field == "name") and (wrong := source_name_problem(name)):
+            raise Malformed(field, *wrong)
+    return said.Hello(
+        body.name,
+        body.spool,
+        body.opening,
+        body.opened_at,
+        body.base,
+        body.head,
+        body.site,
+        body.lateness,
+        body.echo,
+        body.via,
+        body.avoid,
+    )
+
+
 def _heard_probe(body: pb.Probe) -> said.Probe:
     held = {name: head for name, head in _standings(body.heads).items() if head is not None}
     heads = {name: head.prefix for name, head in held.items()}
@@ -326,9 +345,7 @@ def _heard_silent(body: pb.Silent) -> said.Silent:
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
-    "hello": lambda m: said.Hello(
-        m.name, m.spool, m.opening, m.opened_at, m.base, m.head, m.site, m.lateness, m.echo, m.via, m.avoid
-    ),
+    "hello": _heard_hello,
     "register": lambda m: said.Register(m.node, m.token, m.child, m.address, m.generation, m.echo),
     "leave": lambda m: said.Leave(m.node, m.generation),
     "stale": lambda m: said.Stale(_heard(m.stream)),

@@ -19,11 +19,11 @@ DONE, WRONG_CONFIGURATION, HALTED = 0, 2, 4
 STATUS_SECONDS = 0.5
 
 
-async def run(topology: Topology, directory: Path, listen: str, *, status: bool) -> int:
+async def run(topology: Topology, directory: Path, listen: str, *, status: bool, keep_results: bool) -> int:
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     # Whoever reads the status shows results in their own way.
     sinks = [sink for sink in topology.root.sinks if not (status and sink.type == "console")]
-    runtime = RootRuntime(topology.queries, directory, settings, sinks)
+    runtime = RootRuntime(topology.queries, directory, settings, sinks, keep_results=keep_results)
     port = await runtime.start(listen)
     # Whoever started the program reads where it listens from its first line.
     print(json.dumps({"node": "root", "port": port}), flush=True)
@@ -53,6 +53,9 @@ def main() -> int:
     parser.add_argument("--directory", metavar="DIR", required=True, help="log and outbox are kept here")
     parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1:0")
     parser.add_argument("--status", action="store_true", help="print figures as JSON lines, and no results")
+    parser.add_argument(
+        "--keep-results", action="store_true", help="leave results in the outbox that every sink has"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(format='{"time": "%(asctime)s", "level": "%(levelname)s", "said": "%(message)s"}')
     try:
@@ -62,7 +65,13 @@ def main() -> int:
         return WRONG_CONFIGURATION
     try:
         return asyncio.run(
-            run(topology, Path(arguments.directory), arguments.listen, status=arguments.status)
+            run(
+                topology,
+                Path(arguments.directory),
+                arguments.listen,
+                status=arguments.status,
+                keep_results=arguments.keep_results,
+            )
         )
     except HeadwaterError as error:
         print(f"headwater-root halts: {error}", file=sys.stderr)

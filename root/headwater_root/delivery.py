@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headwater import topology
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, PermanentError
 from headwater_root.outbox import Outbox
 from headwater_root.sinks import Sink
 from headwater_root.sinks.console import Console
@@ -17,6 +18,19 @@ from headwater_root.sinks.parquet import Parquet
 
 log = logging.getLogger(__name__)
 LOOK, FIRST_WAIT, LONGEST_WAIT = 0.05, 0.1, 10.0
+# How often the outbox is trimmed, unless it is full.
+TRIM = 1.0
+
+
+class AheadOfLog(PermanentError):
+    """Results were delivered of records that the log does not have: it was lost or is an older copy."""
+
+    def __init__(self, delivered: int, committed: int) -> None:
+        super().__init__(
+            f"there are results of the log up to position {delivered}, but it ends with {committed}; what "
+            "comes next would be taken for delivered, so give the root the newest copy of its log, or begin "
+            "anew in another directory"
+        )
 
 
 def sinks_of(asked: Sequence[topology.Sink], directory: Path) -> list[Sink]:
@@ -35,32 +49,71 @@ def sinks_of(asked: Sequence[topology.Sink], directory: Path) -> list[Sink]:
 
 
 class Deliveries:
-    """Delivers the outbox to every sink; a sink that fails is tried again, later and later."""
+    """Delivers the outbox to every sink; a sink that fails is tried again, later and later.
 
-    def __init__(self, outbox: Outbox, sinks: Sequence[Sink]) -> None:
-        self._outbox, self._sinks = outbox, list(sinks)
+    What every sink has is trimmed, and without sinks the oldest results at the bound; unless `keep` is set.
+    """
+
+    def __init__(self, outbox: Outbox, sinks: Sequence[Sink], *, keep: bool = False) -> None:
+        self._outbox, self._sinks, self._keep = outbox, list(sinks), keep
         self._tasks: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()
         # By sink: why it cannot deliver at present.
         self.failing: dict[str, str] = {}
 
+    def check(self, committed: int) -> None:
+        """Refuse a log that ends before what was delivered; tell of sinks that have missed something."""
+        reached = max([self._outbox.last, *(sink.cursor for sink in self._sinks)])
+        if reached > committed:
+            raise AheadOfLog(reached, committed)
+        for sink in self._sinks:
+            if sink.cursor < self._outbox.trimmed:
+                log.warning("a sink begins behind results that are gone", extra={"sink": sink.name})
+
     def start(self) -> None:
         self._tasks = [asyncio.create_task(self._serve(sink)) for sink in self._sinks]
+        self._tasks.append(asyncio.create_task(self._trims()))
 
     async def _serve(self, sink: Sink) -> None:
         wait = FIRST_WAIT
-        while True:
+        while not self._ended.is_set():
             try:
                 await asyncio.to_thread(self._catch_up, sink)
             except (OSError, HeadwaterError) as error:
                 if sink.name not in self.failing:
                     log.warning("a sink fails", extra={"sink": sink.name, "problem": str(error)})
                 self.failing[sink.name] = str(error)
-                await asyncio.sleep(wait)
+                await self._pause(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
                 self.failing.pop(sink.name, None)
                 wait = FIRST_WAIT
-                await asyncio.sleep(LOOK)
+                await self._pause(LOOK)
+
+    async def _trims(self) -> None:
+        waited = 0.0
+        while not self._ended.is_set():
+            await self._pause(LOOK)
+            waited += LOOK
+            if waited >= TRIM or self._outbox.full:
+                waited = 0.0
+                await asyncio.to_thread(self._trim)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._ended.wait(), seconds)
+
+    def _trim(self) -> None:
+        if self._keep:
+            return
+        try:
+            if self._sinks:
+                self._outbox.trim(min(sink.cursor for sink in self._sinks))
+            else:
+                self._outbox.shrink()
+        except OSError as error:
+            # What is there longer than it must be does no harm.
+            log.warning("the outbox cannot be trimmed", extra={"problem": str(error)})
 
     def _catch_up(self, sink: Sink) -> None:
         for position, rows in self._outbox.read(sink.cursor):
@@ -73,8 +126,8 @@ class Deliveries:
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""
-        for task in self._tasks:
-            task.cancel()
+        # Not cancelled: the thread of a delivery would go on beside the one below.
+        self._ended.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for sink in self._sinks:
             try:
@@ -82,3 +135,4 @@ class Deliveries:
             except (OSError, HeadwaterError) as error:
                 self.failing[sink.name] = str(error)
             sink.close()
+        await asyncio.to_thread(self._trim)

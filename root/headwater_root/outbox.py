@@ -1,8 +1,12 @@
 """The outbox: results as files, from which every sink reads at its own pace.
 
 A file is named `<position>-<epoch>`: the first position of the log that its results are of, and the epoch of
-the writer. A replay makes the same bytes under the same name; one in a later epoch makes a name of its own,
-and the file of the highest epoch counts. The bytes are those of `resultlines`; nothing here looks into them.
+the writer. A replay makes the same bytes; where they are there, of whatever epoch, nothing is written. Other
+bytes, of a later release for one, get a name with the later epoch, and the file of the highest epoch counts.
+The bytes are those of `resultlines`; nothing here looks into them.
+
+`trimmed` holds the position up to which results were dropped, because every sink has them. It is durable
+before the first file goes: a replay writes nothing up to there, so nothing is delivered that was.
 
 One process writes a directory, the one that holds the log. Errors of the volume are raised as they are:
 a write that raised has either not happened or can be repeated.
@@ -10,9 +14,9 @@ a write that raised has either not happened or can be repeated.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -24,8 +28,10 @@ from headwater_root.files import Damaged
 # By another name, since the outbox has a property `bytes`.
 Rows: TypeAlias = bytes
 
+log = logging.getLogger(__name__)
 BOUND = 2**30
 _NAME = re.compile(r"(\d{20})-(\d{10})")
+_TRIMMED = "trimmed"
 
 
 class NotTheSame(PermanentError):
@@ -47,11 +53,16 @@ class Outbox:
         files.make_directory(self.directory)
         files.sweep(self.directory)
         self._lock = threading.Lock()
-        self._sizes: dict[tuple[int, int], int] = {}
+        self._trimmed = self._found_trimmed()
+        # By position: the size of the file of each epoch.
+        self._sizes: dict[int, dict[int, int]] = {}
         for path in self.directory.iterdir():
             if match := _NAME.fullmatch(path.name):
-                self._sizes[int(match[1]), int(match[2])] = path.stat().st_size
-        self._bytes = sum(self._sizes.values())
+                self._sizes.setdefault(int(match[1]), {})[int(match[2])] = path.stat().st_size
+        self._last = max(self._sizes, default=self._trimmed)
+        self._bytes = sum(sum(sizes.values()) for sizes in self._sizes.values())
+        # What is left of a trim that came to no end.
+        self._drop(self._trimmed)
 
     @property
     def bytes(self) -> int:
@@ -65,32 +76,43 @@ class Outbox:
 
     @property
     def last(self) -> int:
-        """The highest position that has a file; 0 if there is none."""
-        with self._lock:
-            return max((position for position, _ in self._sizes), default=0)
+        """The highest position that has a file or had one; 0 if none had."""
+        return self._last
+
+    @property
+    def trimmed(self) -> int:
+        """The position up to which results are gone for good; 0 if none are."""
+        return self._trimmed
 
     def write(self, position: int, epoch: int, rows: Rows) -> None:
         """Keep the results of the log from a position on, durably; the same ones again change nothing."""
         path = self._path(position, epoch)
         with self._lock:
-            if (position, epoch) in self._sizes:
-                if path.read_bytes() != rows:
-                    raise NotTheSame(path)
-                # Its name may not be durable yet, if the process died before that.
-                files.sync_directory(self.directory)
+            if position <= self._trimmed:
                 return
+            sizes = self._sizes.get(position, {})
+            if sizes:
+                known = self._path(position, max(sizes))
+                if known.read_bytes() == rows:
+                    # Its name may not be durable yet, if the process died before that.
+                    files.sync_directory(self.directory)
+                    return
+                if epoch in sizes:
+                    raise NotTheSame(path)
+                log.warning("the same part of the log gave other results before", extra={"path": str(known)})
             files.replace(path, rows)
-            self._sizes[position, epoch] = len(rows)
+            self._sizes.setdefault(position, {})[epoch] = len(rows)
+            self._last = max(self._last, position)
             self._bytes += len(rows)
 
     def read(self, after: int) -> Iterator[tuple[int, Rows]]:
         """The results behind a position, in order, as far as there are any now."""
         with self._lock:
-            # The highest epoch of a position comes last, and stays.
-            newest = dict(sorted(self._sizes))
-        positions = list(newest)
-        for position in positions[bisect_right(positions, after) :]:
-            path = self._path(position, newest[position])
+            newest = sorted(
+                (position, max(sizes)) for position, sizes in self._sizes.items() if position > after
+            )
+        for position, epoch in newest:
+            path = self._path(position, epoch)
             try:
                 rows = path.read_bytes()
             except FileNotFoundError:
@@ -101,9 +123,41 @@ class Outbox:
     def trim(self, upto: int) -> None:
         """Drop the results up to and with a position: every sink has delivered them."""
         with self._lock:
-            for name in sorted(name for name in self._sizes if name[0] <= upto):
-                self._path(*name).unlink(missing_ok=True)
-                self._bytes -= self._sizes.pop(name)
+            upto = max((position for position in self._sizes if position <= upto), default=0)
+            if upto:
+                files.replace(self.directory / _TRIMMED, b"%d\n" % upto)
+                self._trimmed = upto
+                self._drop(upto)
+
+    def shrink(self) -> None:
+        """At the bound, drop the oldest results until an eighth is free: for an outbox that nobody reads."""
+        if not self.full:
+            return
+        with self._lock:
+            upto, left = 0, self._bytes
+            for position in sorted(self._sizes):
+                if left <= self.bound - self.bound // 8:
+                    break
+                upto, left = position, left - sum(self._sizes[position].values())
+        self.trim(upto)
+
+    def _drop(self, upto: int) -> None:
+        for position in sorted(position for position in self._sizes if position <= upto):
+            for epoch in list(self._sizes[position]):
+                self._path(position, epoch).unlink(missing_ok=True)
+                self._bytes -= self._sizes[position].pop(epoch)
+            del self._sizes[position]
+
+    def _found_trimmed(self) -> int:
+        path = self.directory / _TRIMMED
+        try:
+            found = path.read_bytes().strip()
+        except FileNotFoundError:
+            return 0
+        if not found.isdigit():
+            remedy = "put it back, or remove it: sinks pass over what they have"
+            raise Damaged(path, 0, f"{found[:20]!r} is no position", remedy)
+        return int(found)
 
     def _path(self, position: int, epoch: int) -> Path:
         return self.directory / f"{position:020}-{epoch:010}"

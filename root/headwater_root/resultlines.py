@@ -1,10 +1,12 @@
 """Results as JSON lines in UTF-8: what the outbox holds and the sinks take.
 
-One result a line, with the fields query, incarnation, site, key, start, end, count, values and ordinal, in
-this order. `values` has one entry a function, in the order of the query. JSON has no NaN and no infinity:
-they are the texts "NaN", "Infinity" and "-Infinity", and are numbers again after `decode`. Of the values of
-user-defined functions, tuples, arrays and sets become lists (sets in order), mappings become objects in the
-order of their keys, and what JSON does not know becomes its text; so the same result is the same bytes.
+One result a line, with the fields id, query, incarnation, site, key, start, end, count, values and ordinal,
+in this order. `id` is what no other result has (`id_of`): whoever gets a result twice knows it by that. A
+`site` that is a source is written as its label. `values` has one entry a function, in the order of the query.
+JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity", and are numbers again
+after `decode`. Of the values of user-defined functions, tuples, arrays and sets become lists (sets in order),
+mappings become objects in the order of their keys, and what JSON does not know becomes its text; so the same
+result is the same bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from math import inf, isinf, isnan, nan
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
 from headwater.results import Result
+from headwater.sources import SourceId
 
 _NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _BITS = 8192
@@ -44,11 +48,30 @@ def text(value: Any) -> str:
     return _dumped(_plain(value))
 
 
+def id_of(result: Result) -> str:
+    """The identity of a result in ASCII: `query/incarnation/site/key/place`, the same at every replay.
+
+    Place is the ordinal or the start (a rank, for count windows), or `start..end` where windows go by both.
+    What is no letter, no digit and none of `_.-~` stands there as in an address (`%2F`); no key is `*`.
+    """
+    query, incarnation, site, key, place = result.identity
+    parts = [_quoted(query), str(int(incarnation)), _quoted(SourceId.of(site).label)]
+    parts.append("*" if key is None else _quoted(key))
+    bounds = place if isinstance(place, tuple) else (place,)
+    parts.append("..".join(str(int(bound)) for bound in bounds))
+    return "/".join(parts)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogatepass")
+
+
 def _line(result: Result) -> str:
     row = {
+        "id": id_of(result),
         "query": result.query,
         "incarnation": int(result.incarnation),
-        "site": result.site,
+        "site": SourceId.of(result.site).label,
         "key": result.key,
         "start": int(result.start),
         "end": int(result.end),

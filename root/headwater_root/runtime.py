@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from headwater.results import Results
 from headwater_root import resultlines
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
-from headwater_root.outbox import Outbox
+from headwater_root.outbox import BOUND, Outbox
 from headwater_wire import records as stored
 from headwater_wire.clock import now
 from headwater_wire.exchange import Exchange
@@ -51,11 +52,15 @@ class RootRuntime:
         settings: Settings,
         sinks: Sequence[topology.Sink] = (),
         codec: Codec | None = None,
+        *,
+        keep_results: bool = False,
     ) -> None:
+        """`keep_results` leaves every result in the outbox, for whoever reads it there."""
         codec = codec or Codec()
         self.log = Log.open(directory / "inbox")
-        self.outbox = Outbox(directory / "outbox")
-        self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"))
+        self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
+        self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
+        self.deliveries.check(self.log.committed)
         self.machine = RootMachine(
             queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
         )
@@ -79,7 +84,7 @@ class RootRuntime:
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
         self.windows += len(results)
-        self.outbox.write(position, 1, resultlines.encode(results))
+        self.outbox.write(position, self.log.epoch, resultlines.encode(results))
 
     async def start(self, listen: str) -> int:
         port = await self.exchange.serve(listen)
@@ -90,7 +95,9 @@ class RootRuntime:
     async def _beats(self) -> None:
         while self.failed is None:
             try:
-                self.exchange.send(self.machine.tick(now()))
+                # At the bound nothing more is acknowledged until the sinks have caught up.
+                if not self.outbox.full:
+                    self.exchange.send(self.machine.tick(now()))
             except HeadwaterError as error:
                 self.failed = error
                 return
@@ -110,6 +117,8 @@ class RootRuntime:
             "rejected": sum(account.rejected for account in accounts),
             "windows": self.windows,
             "refused": self.machine.refused,
+            "outbox_bytes": self.outbox.bytes,
+            "outbox_full": int(self.outbox.full),
             "sinks_behind": self.deliveries.behind,
             "sinks_failing": len(self.deliveries.failing),
         }

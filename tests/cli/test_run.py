@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,15 @@ def test_a_tree_of_several_layers_is_exact() -> None:
     done = run("run", example, "--seconds", 2, "--children", 4, "--layers", "2,1", "--verify")
     assert done.returncode == 0, done.stderr + done.stdout
     assert "every window equals the oracle" in done.stdout
+
+
+def test_a_source_in_a_result_goes_by_its_name() -> None:
+    example = next(path for path in EXAMPLES if path.stem == "punctuation-local")
+    done = run("run", example, "--seconds", 2, "--children", 1, "--layers", "1", "--verify")
+    assert done.returncode == 0, done.stderr + done.stdout
+    shown = set(re.findall(r"site=(\S+)", done.stdout))
+    assert shown
+    assert shown <= {"press-hall-1-0", "press-hall-1-1", "press-hall-2-2", "press-hall-2-3"}
 
 
 def started(directory: Path) -> subprocess.Popen[str]:

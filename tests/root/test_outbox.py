@@ -58,7 +58,63 @@ def test_trimming_and_the_bound(tmp_path: Path) -> None:
     again = Outbox(tmp_path, bound=3)
     assert (again.bytes, again.full, again.last) == (3, True, 4)
     again.trim(100)
-    assert (again.bytes, again.last, list(tmp_path.iterdir())) == (0, 0, [])
+    assert (again.bytes, again.full, again.last, again.trimmed) == (0, False, 4, 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["trimmed"]
+
+
+def test_what_is_trimmed_is_not_written_again(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    for position in (2, 5, 7):
+        outbox.write(position, 1, b"rows")
+    outbox.trim(1)
+    assert outbox.trimmed == 0
+    outbox.trim(6)
+    for each in (outbox, Outbox(tmp_path)):
+        assert (each.trimmed, each.last, each.bytes) == (5, 7, 4)
+        for position in (2, 5, 7):
+            each.write(position, 2, b"rows")
+        assert list(each.read(0)) == [(7, b"rows")]
+    outbox.trim(1_000)
+    # Only what was there is gone: what comes next is kept.
+    outbox.write(8, 2, b"rows")
+    assert (outbox.trimmed, list(outbox.read(0))) == (7, [(8, b"rows")])
+    (tmp_path / "trimmed").write_text("seven")
+    with pytest.raises(Damaged, match="is no position"):
+        Outbox(tmp_path)
+
+
+def test_a_replay_in_a_later_epoch_keeps_the_files_that_are_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox = Outbox(tmp_path)
+    for position in (1, 2):
+        outbox.write(position, 1, b"rows")
+    again = Outbox(tmp_path)
+    again.write(1, 2, b"rows")
+    assert (again.bytes, caplog.messages) == (8, [])
+    again.write(2, 2, b"other rows")
+    again.write(3, 2, b"more")
+    assert caplog.messages == ["the same part of the log gave other results before"]
+    for each in (again, Outbox(tmp_path)):
+        assert list(each.read(0)) == [(1, b"rows"), (2, b"other rows"), (3, b"more")]
+    names = sorted(path.name.replace("0", "") for path in tmp_path.iterdir())
+    assert names == ["1-1", "2-1", "2-2", "3-2"]
+    again.trim(2)
+    assert again.bytes == 4
+
+
+def test_an_outbox_that_nobody_reads_keeps_the_newest(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path, bound=80)
+    for position in range(1, 9):
+        outbox.shrink()
+        assert outbox.trimmed == 0
+        outbox.write(position, 1, b"ten bytes.")
+    assert outbox.full
+    outbox.shrink()
+    assert (outbox.bytes, outbox.full, outbox.trimmed) == (70, False, 1)
+    outbox.write(10, 1, b"a" * 1_000)
+    outbox.shrink()
+    assert (outbox.bytes, outbox.last) == (0, 10)
 
 
 def test_a_file_that_somebody_took_is_missed(tmp_path: Path) -> None:
@@ -118,9 +174,12 @@ def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lo
         found = dict(outbox.read(0))
         assert found.items() <= rows.items()
         assert found.keys() >= set(done) - {1}
+        if 1 not in found and 1 in done:
+            assert outbox.trimmed == 1
         for position in rows:
             outbox.write(position, 1, rows[position])
-        assert dict(outbox.read(0)) == rows
+        left = {position: rows[position] for position in rows if position > outbox.trimmed}
+        assert dict(outbox.read(0)) == left
         if not disk.died:
             return
     raise AssertionError("it never came to an end")

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.results import Result
+from headwater.sources import SourceId
 from headwater_root import resultlines
 from headwater_root.files import Damaged
 from headwater_root.sinks import Sink
@@ -47,9 +48,15 @@ EXPECTED = [json.loads(line) for rows in ROWS.values() for line in rows.splitlin
 def test_a_line_has_every_field_in_order() -> None:
     line = resultlines.encode([Result("load", "hall", "m7", 10, 20, 3, {"sum": 6.0, "max": 3.0}, 2, 4)])
     assert line == (
-        b'{"query":"load","incarnation":4,"site":"hall","key":"m7","start":10,"end":20,"count":3,'
+        b'{"id":"load/4/hall/m7/2","query":"load","incarnation":4,"site":"hall","key":"m7","start":10,"end":20,"count":3,'
         b'"values":{"sum":6.0,"max":3.0},"ordinal":2}\n'
     )
+
+
+def test_a_source_for_a_site_is_written_as_its_label() -> None:
+    sources = [SourceId("pump", 1), SourceId("pump", 2), SourceId("pump#2", 1), SourceId("pump")]
+    lines = resultlines.encode([Result("q", str(source), None, 0, 5, 1, {}, 1) for source in sources])
+    assert [row["site"] for row in resultlines.decode(lines)] == ["pump", "pump#2", "pump#2#1", "pump"]
 
 
 def test_numbers_that_json_has_not() -> None:
@@ -118,6 +125,7 @@ def test_lines_come_back_as_they_were(results: list[Result]) -> None:
     rows = list(resultlines.decode(resultlines.encode(results)))
     assert len(rows) == len(results)
     for row, each in zip(rows, results, strict=True):
+        assert row.pop("id") == resultlines.id_of(each)
         assert row == {name: getattr(each, name) for name in row}
         assert list(map(repr, row["values"].values())) == list(map(repr, each.values.values()))
 

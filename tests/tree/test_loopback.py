@@ -55,7 +55,7 @@ def filled(directory: Path, seed: int, events: int) -> Spool:
 
 async def through_a_tree(directory: Path, spools: list[Spool]) -> RootRuntime:
     sinks = [Sink("jsonlines", "lines"), Sink("parquet", "tables")]
-    root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)), sinks)
+    root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)), sinks, keep_results=True)
     port = await root.start("127.0.0.1:0")
     middle = NodeRuntime("m", "root", child=False, flush_interval=0.03)
     above = await middle.start("127.0.0.1:0", f"127.0.0.1:{port}")

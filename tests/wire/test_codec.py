@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.events import Batch
+from headwater.machines.messages import Hello
 from headwater.node import Node
 from headwater.partials import Partial
 from headwater.queries import Query
-from headwater.sources import SourceId
 from headwater.windows import Tumbling
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed
+from headwater_wire.messages import Codec
 from headwater_wire.v1 import events_pb2, partials_pb2
 from tests.harness import Network, batch_of
 from tests.strategies import Stream, cases, streams, trees
@@ -135,7 +138,20 @@ def batch_of_keys() -> Batch:
     return Batch.from_records("s", 1, [(1, "a", 1.0, None), (2, "b", 2.0, None)])
 
 
-def test_sources_sort_by_name_then_by_incarnation() -> None:
-    ids = [SourceId("a", 2), SourceId("a", 10), SourceId("a!", 1), SourceId("ab", 1)]
-    assert sorted(map(str, ids), key=str.encode) == [str(each) for each in ids]
-    assert [SourceId.of(str(each)) for each in ids] == ids
+HELLO = Hello("pump", "spool", "opening", 0, 5, "hall", 2_000_000)
+
+
+def test_a_hello_comes_as_it_was_said() -> None:
+    codec = Codec()
+    for hello in (HELLO, replace(HELLO, site="", echo="nonce"), replace(HELLO, name="é" * 126)):
+        assert codec.decode(codec.encode("pump", "root", hello)) == hello
+
+
+@pytest.mark.parametrize("name", ["", "a" * 254, "é" * 127, "pump\0", "pump\x000000000002", "two\nlines"])
+def test_a_hello_by_an_impossible_name_is_refused(name: str) -> None:
+    codec = Codec()
+    with pytest.raises(Malformed, match=r"^name: "):
+        codec.decode(codec.encode("pump", "root", replace(HELLO, name=name)))
+    if name:
+        with pytest.raises(Malformed, match=r"^site: "):
+            codec.decode(codec.encode("pump", "root", replace(HELLO, site=name)))

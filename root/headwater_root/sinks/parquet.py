@@ -70,6 +70,7 @@ def schema() -> pa.Schema:
     import pyarrow as pa
 
     fields: list[pa.Field[Any]] = [
+        pa.field("id", pa.string(), nullable=False),
         pa.field("query", pa.string(), nullable=False),
         pa.field("incarnation", pa.int64(), nullable=False),
         pa.field("site", pa.string(), nullable=False),

@@ -1,0 +1,316 @@
+"""A manifest as values: `AggregationTopology`, the tree, and `AggregationQuery`, one query for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+from headwater.durations import MILLISECOND, human
+from headwater.errors import Problem
+from headwater.queries import Query
+from headwater.topology.queries import (
+    Functions,
+    listed_queries,
+    no_functions,
+    not_yet_told,
+    read_query,
+    validated,
+)
+from headwater.topology.sections import InvalidTopology, Section, Wrong, label, shown, subdomain
+from headwater.topology.tree import (
+    FLUSH_INTERVAL,
+    HORIZON,
+    IDLE_AFTER,
+    MARGIN,
+    MAX_NODES,
+    START_TIMEOUT,
+    DeletionPolicy,
+    Engine,
+    LayerPlacement,
+    Limits,
+    Mode,
+    NodeClass,
+    NodeSpec,
+    Placement,
+    RootSpec,
+    Sink,
+    SinkType,
+    SourceClass,
+    Storage,
+    Topology,
+)
+
+API_VERSION = "headwater.dev/v1alpha1"
+TOPOLOGY_KIND = "AggregationTopology"
+QUERY_KIND = "AggregationQuery"
+
+# A node is called `<topology>-l<layer>-<n>`, and the whole must be a label of 63 characters.
+NAME_LIMIT = 40
+LABEL_LIMIT = 63
+SOURCE_CLASSES_LIMIT = 256
+SOURCES_LIMIT = 1_000_000
+NODES_LIMIT = 10_000
+NODE_CLASSES_LIMIT = 64
+SINKS_LIMIT = 16
+EXECUTORS_LIMIT = 1_000
+
+
+def topology_of(document: Mapping[str, Any], functions: Functions = no_functions) -> Topology:
+    """The topology of a manifest, or one error with everything that is wrong with it."""
+    problems: list[Problem] = []
+    top, spec, name = _opened(document, TOPOLOGY_KIND, label(NAME_LIMIT), problems)
+    sources = tuple(_sources(spec))
+    node = spec.section("node")
+    found = Topology(
+        name=name,
+        sources=sources,
+        node=None if node is None else _node(node, sources),
+        placement=_placement(spec.section("placement")),
+        limits=_limits(spec.section("limits")),
+        queries=listed_queries(spec, functions),
+        root=_root(spec.section("root", required=True)),
+        start_timeout=spec.duration("startTimeout", START_TIMEOUT, at_least=1),
+        flush_interval=spec.duration("flushInterval", FLUSH_INTERVAL, at_least=MILLISECOND),
+        horizon=spec.duration("horizon", HORIZON, at_least=1),
+    )
+    slowest = max((source.lateness for source in sources), default=0)
+    if found.horizon <= slowest and not spec.told("horizon"):
+        spec.wrong(
+            "horizon",
+            f"{human(found.horizon)} is not above the lateness of {human(slowest)}, so sources would "
+            "wait for themselves",
+            "make horizon longer than every lateness",
+        )
+    spec.done()
+    top.done()
+    if problems:
+        raise InvalidTopology(f"the topology {name!r} cannot be taken", problems)
+    return found
+
+
+def query_of(document: Mapping[str, Any], functions: Functions = no_functions) -> tuple[str, Query]:
+    """The topology that an `AggregationQuery` is for, and the query; its id is the name of the object."""
+    problems: list[Problem] = []
+    top, spec, name = _opened(document, QUERY_KIND, subdomain, problems)
+    topology = spec.text("topologyRef", label(NAME_LIMIT))
+    query = read_query(spec, name, functions)
+    top.done()
+    labels = {query.id: "spec"}
+    _, wrong = validated([query], labels)
+    problems += not_yet_told(wrong, problems)
+    if problems:
+        raise InvalidTopology(f"the query {name!r} cannot be taken", problems)
+    return topology, query
+
+
+# What an API server puts into the metadata of any object.
+_METADATA = (
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+
+
+def _opened(
+    document: Any, kind: str, rule: Callable[[str], Wrong | None], problems: list[Problem]
+) -> tuple[Section, Section, str]:
+    """The document, its spec and its name."""
+    top = Section(document, "", problems)
+    top.allow("status")
+    top.choice("apiVersion", (API_VERSION,))
+    top.choice("kind", (kind,))
+    name = ""
+    metadata = top.section("metadata", required=True)
+    if metadata is not None:
+        name = metadata.text("name", rule)
+        metadata.allow(*_METADATA)
+        metadata.done()
+    spec = top.section("spec", required=True)
+    return top, spec if spec is not None else Section({}, "spec", []), name
+
+
+def _positive(number: float) -> bool:
+    return number > 0
+
+
+def _sources(spec: Section) -> Iterator[SourceClass]:
+    seen: set[tuple[str, str]] = set()
+    total = 0
+    for place, given in enumerate(spec.listed("sources", SOURCE_CLASSES_LIMIT, required=True)):
+        section = Section(given, f"spec.sources[{place}]", spec.problems)
+        source = SourceClass(
+            name=section.text("class", label(LABEL_LIMIT)),
+            site=section.text("site", label(LABEL_LIMIT)),
+            expected=section.whole("expected", None, low=1, high=SOURCES_LIMIT),
+            rate=section.number("rate", None, _positive, "give events a second, above 0"),
+            lateness=section.duration("lateness", None, at_least=0),
+            idle_after=section.duration("idleAfter", IDLE_AFTER, at_least=MILLISECOND),
+        )
+        section.done()
+        if source.name and source.site:
+            if (source.name, source.site) in seen:
+                section.wrong(
+                    "class",
+                    f"{source.name!r} at {source.site!r} stands there twice",
+                    "give each class once a site",
+                )
+            seen.add((source.name, source.site))
+        total += source.expected
+        yield source
+    if total > SOURCES_LIMIT:
+        spec.wrong("sources", f"expects {total} in all", f"expect at most {SOURCES_LIMIT}")
+
+
+def _node(section: Section, sources: Iterable[SourceClass]) -> NodeSpec:
+    remedy = "give events a second, above 0"
+    limit = section.number("ingestLimit", None, _positive, remedy)
+    margin = section.number("margin", MARGIN, lambda share: 0 <= share < 1, "give a share from 0 to below 1")
+    classes: list[NodeClass] = []
+    for place, given in enumerate(section.listed("classes", NODE_CLASSES_LIMIT)):
+        inner = Section(given, f"{section.path}.classes[{place}]", section.problems)
+        found = NodeClass(
+            inner.selector("selector", required=True), inner.number("ingestLimit", None, _positive, remedy)
+        )
+        inner.done()
+        if found.selector and found.selector in [known.selector for known in classes]:
+            inner.wrong("selector", "stands there twice", "give each selector once")
+        classes.append(found)
+    section.done()
+    most = max([limit, *(found.ingest_limit for found in classes)]) * (1 - margin)
+    for source in () if section.told("ingestLimit", "margin", "classes") else sources:
+        if source.rate > most:
+            section.wrong(
+                "ingestLimit",
+                f"leaves {most:g} events a second with its margin, but one source of class {source.name!r} "
+                f"sends {source.rate:g}",
+                "raise ingestLimit, or split the source",
+            )
+    return NodeSpec(limit, margin, tuple(classes))
+
+
+def _placement(section: Section | None) -> Placement:
+    if section is None:
+        return Placement()
+    layers = [_layer(section.section(layer)) for layer in ("child", "intermediate", "root")]
+    section.done()
+    return Placement(*layers)
+
+
+def _layer(section: Section | None) -> LayerPlacement:
+    if section is None:
+        return LayerPlacement()
+    mode = section.choice("mode", get_args(Mode), "pool")
+    selector = section.selector("nodeSelector")
+    section.done()
+    return LayerPlacement("perNode" if mode == "perNode" else "pool", selector)
+
+
+def _limits(section: Section | None) -> Limits:
+    if section is None:
+        return Limits()
+    found = Limits(
+        section.whole("minWidth", 1, low=1, high=NODES_LIMIT),
+        section.whole("maxNodes", MAX_NODES, low=1, high=NODES_LIMIT),
+    )
+    section.done()
+    if found.min_width > found.max_nodes and not section.told("minWidth", "maxNodes"):
+        section.wrong(
+            "minWidth",
+            f"{found.min_width} is more than maxNodes, which is {found.max_nodes}",
+            "lower minWidth or raise maxNodes",
+        )
+    return found
+
+
+def _root(section: Section | None) -> RootSpec:
+    if section is None:
+        return RootSpec("embedded")
+    engine: Engine = "spark" if section.choice("engine", get_args(Engine)) == "spark" else "embedded"
+    executors = 0
+    spark = section.section("spark")
+    if spark is not None:
+        executors = spark.whole("executors", 0, low=0, high=EXECUTORS_LIMIT)
+        spark.done()
+        if engine == "embedded":
+            section.wrong("spark", "stands beside engine embedded", "drop spark, or make the engine spark")
+    storage = Storage()
+    volume = section.section("storage")
+    if volume is not None:
+        claim = volume.text("claim", subdomain, required=False) or None
+        policy = volume.choice("deletionPolicy", get_args(DeletionPolicy), "Retain")
+        storage = Storage(claim, "Delete" if policy == "Delete" else "Retain")
+        volume.done()
+    sinks: list[Sink] = []
+    for place, given in enumerate(section.listed("sinks", SINKS_LIMIT)):
+        inner = Section(given, f"{section.path}.sinks[{place}]", section.problems)
+        sink = _sink(inner)
+        if sink is not None:
+            if sink in sinks:
+                inner.wrong("type", "stands there twice with the same target", "give each sink once")
+            sinks.append(sink)
+    section.done()
+    return RootSpec(engine, executors, storage, tuple(sinks))
+
+
+# Fields of each type of sink, and whether it must have them.
+_SINK_FIELDS: dict[SinkType, dict[str, bool]] = {
+    "console": {},
+    "jsonlines": {"path": True},
+    "parquet": {"path": True},
+    "postgres": {"secretRef": True},
+    "webhook": {"url": True, "secretRef": False},
+}
+_SINK_RULES: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
+    "path": (lambda given: _path_problem(given), "give a folder on the root's volume, such as results"),
+    "secretRef": (subdomain, "name the Secret that holds the address and the password"),
+    "url": (lambda given: _url_problem(given), "give an address such as https://example.org/results"),
+}
+
+
+def _path_problem(given: str) -> Wrong | None:
+    # The same manifest runs on a laptop and in a pod whose file system is read-only elsewhere.
+    if given.startswith("/") or ".." in given.split("/") or "\0" in given:
+        return f"is {shown(given)}", 'give a path relative to the root\'s volume, without ".."'
+    return None
+
+
+def _url_problem(given: str) -> Wrong | None:
+    if re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", given):
+        return None
+    return (
+        f"is {shown(given)}",
+        "give an address such as https://example.org/results (a password goes into secretRef)",
+    )
+
+
+def _sink(section: Section) -> Sink | None:
+    known = get_args(SinkType)
+    asked = section.choice("type", known)
+    given_type = section.value("type")
+    kind = next((name for name in _SINK_FIELDS if name == asked and name == given_type), None)
+    found: dict[str, str | None] = {}
+    for field, (rule, remedy) in _SINK_RULES.items():
+        if kind is None:
+            section.allow(field)
+        elif field in _SINK_FIELDS[kind]:
+            required = _SINK_FIELDS[kind][field]
+            found[field] = section.text(field, rule, required=required, remedy=remedy) or None
+        elif field in section:
+            section.allow(field)
+            section.wrong(field, f"a {kind} sink has none", f"drop {field}")
+    section.done()
+    if kind is None:
+        return None
+    return Sink(kind, found.get("path"), found.get("secretRef"), found.get("url"))

@@ -1,0 +1,131 @@
+"""The values of a topology: a tree as it was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headwater.durations import MILLISECOND, SECOND
+from headwater.queries import Query
+
+START_TIMEOUT = 30 * SECOND
+IDLE_AFTER = 60 * SECOND
+FLUSH_INTERVAL = 100 * MILLISECOND
+HORIZON = 3_600 * SECOND
+MARGIN = 0.1
+MAX_NODES = 200
+
+Mode = Literal["pool", "perNode"]
+Engine = Literal["spark", "embedded"]
+DeletionPolicy = Literal["Retain", "Delete"]
+SinkType = Literal["console", "jsonlines", "parquet", "postgres", "webhook"]
+# Labels of a node that must all be there, sorted by name.
+Selector = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceClass:
+    """Sources of one kind at one site; `rate` is events a second of each, times are microseconds."""
+
+    name: str
+    site: str
+    expected: int
+    rate: float
+    lateness: int
+    idle_after: int = IDLE_AFTER
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes that take another number of events a second than the rest."""
+
+    selector: Selector
+    ingest_limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """How many events a second one node takes, and which share of that is kept free."""
+
+    ingest_limit: float
+    margin: float = MARGIN
+    classes: tuple[NodeClass, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlacement:
+    """Where the nodes of one layer run."""
+
+    mode: Mode = "pool"
+    node_selector: Selector = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the nodes of every layer run."""
+
+    child: LayerPlacement = LayerPlacement()
+    intermediate: LayerPlacement = LayerPlacement()
+    root: LayerPlacement = LayerPlacement()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan stays within."""
+
+    min_width: int = 1
+    max_nodes: int = MAX_NODES
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """Where results go: `path` for files, `secret_ref` for a database, `url` for a webhook."""
+
+    type: SinkType
+    path: str | None = None
+    secret_ref: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The root's volume; without `claim` one is made for it."""
+
+    claim: str | None = None
+    deletion_policy: DeletionPolicy = "Retain"
+
+
+@dataclass(frozen=True, slots=True)
+class RootSpec:
+    """What merges at the top, what it keeps and where its results go."""
+
+    engine: Engine
+    executors: int = 0
+    storage: Storage = Storage()
+    sinks: tuple[Sink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A tree as it was asked for. Times are microseconds."""
+
+    name: str
+    sources: tuple[SourceClass, ...]
+    root: RootSpec
+    queries: tuple[Query, ...] = ()
+    node: NodeSpec | None = None
+    placement: Placement = Placement()
+    limits: Limits = Limits()
+    start_timeout: int = START_TIMEOUT
+    flush_interval: int = FLUSH_INTERVAL
+    horizon: int = HORIZON
+
+    @property
+    def expected(self) -> int:
+        """How many sources there will be."""
+        return sum(source.expected for source in self.sources)
+
+    @property
+    def rate(self) -> float:
+        """Events a second of all sources together."""
+        return sum(source.expected * source.rate for source in self.sources)
