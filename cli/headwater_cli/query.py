@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 import yaml
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from headwater_cli import client
+from headwater_cli.screen import console
 from headwater_cli.times import moment
 from headwater_wire.v1 import control_pb2 as pb
 
@@ -101,7 +101,11 @@ def listed(as_lines: bool, root: str | None) -> None:
         for each in queries:
             click.echo(json.dumps(plain(each)))
     else:
-        Console().print(_table(queries))
+        shown = console()
+        shown.print(_table(queries))
+        for each in queries:
+            if each.central and each.state != pb.ListedQuery.STATE_ENDED:
+                shown.print(Text(f"{each.id} is computed at the root: {each.central}"))
 
 
 def plain(told: pb.ListedQuery) -> dict[str, Any]:
@@ -132,7 +136,7 @@ def _table(queries: list[pb.ListedQuery]) -> Table:
             str(each.version),
             moment(each.since) if each.HasField("since") else "the beginning",
             moment(each.until) if each.HasField("until") else "",
-            Text(f"at the root: {each.central}" if each.central else "in the tree"),
+            "at the root" if each.central else "in the tree",
             f"{each.windows:,}",
         )
     return table

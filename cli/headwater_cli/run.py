@@ -233,7 +233,7 @@ class Run:
         sent, raw = self._sending.rate("events"), self._sending.rate("bytes_up")
         if over is not None:
             sent, raw = sum(self.records.values()) / over, self._raw / over
-        rows = [Row("sources", len(self.clients), sent, None, raw, None)]
+        rows = [Row("sources", len(self.clients), None, sent, raw, None)]
         rows += [
             Row(
                 nodes.layer,
@@ -245,8 +245,7 @@ class Run:
             )
             for nodes in self._tree
         ]
-        accepted, counted = root.rate("accepted", over), root.rate("counted", over)
-        rows.append(Row("root", 1, accepted, counted, None, _behind(reached, watermark)))
+        rows.append(Row("root", 1, root.rate("accepted", over), None, None, _behind(reached, watermark)))
         return Picture(
             self.topology.name,
             rows,

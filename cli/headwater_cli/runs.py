@@ -30,6 +30,7 @@ def directory() -> Path:
 @contextmanager
 def announced(address: str, topology: str) -> Iterator[None]:
     """A note for the length of a block. Where none can be left the run goes on without."""
+    found()  # removes what runs that were killed have left
     run = LocalRun(address, topology, os.getpid())
     path = directory() / f"{run.process}.json"
     fresh = path.with_suffix(".new")

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headwater_cli import client
+from headwater_cli import client, screen
 from headwater_cli.times import moment, seconds
 from headwater_wire.v1 import control_pb2 as pb
 
@@ -43,7 +43,7 @@ def status(as_lines: bool, watch: bool, sources: int, root: str | None) -> None:
     headwater status --watch
     headwater status --json --root 127.0.0.1:7600
     """
-    console = Console()
+    console = screen.console()
     with client.connected(root) as reached:
         if not watch:
             told = reached.status(sources)
@@ -123,11 +123,12 @@ def picture(told: pb.StatusReply) -> Group:
     """A status for the eye."""
     totals = told.totals
     parts: list[RenderableType] = [Text(_headline(told), style="bold")]
-    parts.append(
+    counted = (
         f"{totals.accepted:,} events: {totals.counted:,} counted, {totals.late:,} late, "
         f"{totals.rejected:,} rejected; {totals.windows:,} windows of {told.queries} queries "
         f"(version {told.version}); log at {told.position:,}"
     )
+    parts.append(Text(counted))
     for each in told.degraded:
         parts.append(Text(f"degraded: {each.query}: {each.reason}", style="bold red"))
     for sink in told.sinks:
@@ -136,7 +137,8 @@ def picture(told: pb.StatusReply) -> Group:
         parts.append(Text(f"sink {sink.name}: {sink.behind:,} positions behind{failing}", style=style))
     parts.append(_sources(told))
     if told.next:
-        parts.append(f"{totals.sources - len(told.sources):,} more sources; --sources shows more")
+        more = f"{totals.sources - len(told.sources):,} more sources; --sources shows more"
+        parts.append(Text(more))
     return Group(*parts)
 
 
