@@ -129,6 +129,8 @@ def run(
         work.clean()
     if as_lines:
         click.echo(as_json(summary))
+        for problem in summary.problems:
+            click.echo(problem, err=True)
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)

@@ -12,6 +12,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
+import numpy as np
+
 
 class Latency:
     """Of the windows of one run."""
@@ -51,9 +53,10 @@ class Latency:
         if place < len(self._at) and at >= self._at[place]:
             self._found.append(at - self._at[place])
 
-    def quantile(self, share: float) -> float | None:
-        """In seconds: so large a share of the windows took no longer; None if there is no window."""
+    def quantiles(self, *shares: float) -> list[float]:
+        """In seconds: so large a share of the windows took no longer; nothing if there is no window."""
         if not self._found:
-            return None
-        ordered = sorted(self._found)
-        return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+            return []
+        places = [min(int(share * len(self._found)), len(self._found) - 1) for share in shares]
+        ordered = np.partition(np.array(self._found), places)
+        return [float(ordered[place]) for place in places]

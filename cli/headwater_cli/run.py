@@ -259,8 +259,8 @@ class Run:
 
     def _latencies(self) -> tuple[float, float] | None:
         """p50 and p99 in milliseconds."""
-        half, most = self._latency.quantile(0.5), self._latency.quantile(0.99)
-        return None if half is None or most is None else (round(1e3 * half, 1), round(1e3 * most, 1))
+        found = [round(1e3 * seconds, 1) for seconds in self._latency.quantiles(0.5, 0.99)]
+        return (found[0], found[1]) if found else None
 
     def _sum_up(self, ended: dict[str, int | None]) -> None:
         root, summary = self.root, self.summary

@@ -66,13 +66,16 @@ class NodeRuntime:
         the root has counted for good as far as is known here; the others are under way. `low` is what the
         watermark would be if there were no other sources.
         """
-        sources, counted = self.machine.engine.sources, self.machine.committed
+        sources, committed = self.machine.engine.sources, self.machine.committed
         lows = [source.largest - source.lateness for source in sources.values() if source.position]
+        events = sum(source.position for source in sources.values())
+        counted = sum(min(committed.get(name, 0), source.position) for name, source in sources.items())
         return {
             "node": self.machine.name,
             "sources": len(sources),
-            "events": sum(source.position for source in sources.values()),
-            "counted": sum(min(counted.get(name, 0), source.position) for name, source in sources.items()),
+            "events": events,
+            "counted": counted,
+            "under_way": events - counted,
             "rows": self.machine.rows,
             "low": min(lows, default=None),
             "sent": self.exchange.sent,

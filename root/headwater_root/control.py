@@ -28,6 +28,8 @@ from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 NAME = pb.DESCRIPTOR.services_by_name["Control"].full_name
 PROBLEMS = "headwater-problems-bin"
 REQUEST_BYTES, DOCUMENT_BYTES, REPLY_BYTES = 65_536, 65_000, 1 << 20
+# Of the queries of all changes together.
+CHANGES_BYTES = 1 << 20
 PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
 QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
 
@@ -37,6 +39,10 @@ Reply = TypeVar("Reply")
 
 class NotThere(Invalid):
     """A query or source that a request names, and that the root does not know."""
+
+
+class Full(Invalid):
+    """A bound that is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,8 @@ class Control(control_pb2_grpc.ControlServicer):
             return answer(request)
         except NotThere as error:
             code, words = grpc.StatusCode.NOT_FOUND, str(error)
+        except Full as error:
+            code, words = grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)
         except Invalid as error:
             code, words = grpc.StatusCode.INVALID_ARGUMENT, str(error)
             trailer = ((PROBLEMS, problems_message(error.problems).SerializeToString()),)
@@ -121,10 +129,7 @@ class Control(control_pb2_grpc.ControlServicer):
 
     def _add(self, request: pb.AddQueryRequest) -> pb.AddQueryReply:
         query = self._query(request.document)
-        active = self._machine.engine.active
-        if len(active) >= QUERIES_LIMIT and query.id not in active:
-            problem = Problem("queries", f"there are {len(active)}", "remove one that is no longer needed")
-            raise Invalid("the query cannot be added", [problem])
+        self._check_room(query)
         try:
             change = self._machine.add(query)
         except Invalid as error:
@@ -135,6 +140,18 @@ class Control(control_pb2_grpc.ControlServicer):
             if bounds := first_window(change):
                 reply.first_window.start, reply.first_window.end = bounds
         return reply
+
+    def _check_room(self, query: Query) -> None:
+        """Every node is told all changes in one message, so there is a bound to them."""
+        engine, what = self._machine.engine, "the query cannot be added"
+        if len(engine.active) >= QUERIES_LIMIT and query.id not in engine.active:
+            said = f"there are {len(engine.active)}"
+            raise Full(what, [Problem("queries", said, "remove one that is no longer needed")])
+        # Whatever is added may be removed, which is a change of the same size.
+        added = [change.query for change in engine.changes if change.kind == "add"]
+        if sum(2 * len(_document(each)) for each in [*added, query]) > CHANGES_BYTES:
+            said = f"{len(added)} were added since the beginning, which is as much as nodes can be told"
+            raise Full(what, [Problem("queries", said, "start the topology anew with the queries it needs")])
 
     def _query(self, document: str) -> Query:
         what = "the query cannot be read"
@@ -214,7 +231,7 @@ class Control(control_pb2_grpc.ControlServicer):
         return pb.ListedQuery(
             id=active.query.id,
             incarnation=life.incarnation,
-            document=json.dumps(query_document(active.query), separators=(",", ":")),
+            document=_document(active.query),
             state=state,
             version=life.version,
             since=None if active.begin == TS_MIN else active.begin,
@@ -370,6 +387,10 @@ def _plain(problem: Problem) -> Problem:
     """A problem of the one query: its field without the list that it would stand in."""
     _, listed, field = problem.field.rpartition("].")
     return Problem(field if listed else problem.field, problem.message, problem.remedy)
+
+
+def _document(query: Query) -> str:
+    return json.dumps(query_document(query), separators=(",", ":"))
 
 
 def _named(source: str) -> tree_pb2.Named:

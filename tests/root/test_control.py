@@ -17,16 +17,18 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from headwater.errors import Problem
 from headwater.events import Batch
-from headwater.machines.messages import Delivery, Hello
+from headwater.machines.messages import Commit, Delivery, Hello
 from headwater.machines.root import Settings
 from headwater.node import Change, Node
-from headwater.queries import Query
+from headwater.queries import Query, Where
 from headwater.rows import TS_MIN
 from headwater.sources import SourceId
 from headwater.topology import Sink, query_document
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_root import control
 from headwater_root.runtime import RootRuntime
+from headwater_wire.exchange import MESSAGE_LIMIT
+from headwater_wire.messages import Codec
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
@@ -195,6 +197,30 @@ def test_what_cannot_be_added_is_told_with_field_and_remedy(tmp_path: Path) -> N
         reply = await at.stub.AddQuery(pb.AddQueryRequest(document=json.dumps(other)))
         assert (reply.id, reply.version) == ("load", 1)
         assert not reply.HasField("edge")
+
+    on_a_root(tmp_path, scene)
+
+
+def test_what_nodes_could_not_be_told_is_not_added(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        large = Where(keys=frozenset(f"{n:040}" for n in range(1_000)))
+        queries = [Query(f"q{n}", Tumbling(10), where=large) for n in range(100)]
+        size = len(json.dumps(query_document(queries[99]), separators=(",", ":")))
+        added = control.CHANGES_BYTES // (2 * size)
+        for query in queries[:added]:
+            await at.add(query)
+        code, words, _ = await refused(at.add(queries[99]))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "start the topology anew" in words
+        for query in queries[:added]:
+            await at.stub.RemoveQuery(pb.RemoveQueryRequest(id=query.id))
+        # All that a node is told of it still is one message.
+        commit = Codec().encode("root", "c", Commit(("c", 1), {}, 0, tuple(at.root.machine.engine.changes)))
+        assert commit.ByteSize() < MESSAGE_LIMIT / 2
+        page = await at.stub.ListQueries(pb.ListQueriesRequest(limit=5))
+        rest = await at.stub.ListQueries(pb.ListQueriesRequest(after=page.next))
+        listed = [each.id for each in (*page.queries, *rest.queries)]
+        assert listed == ["per-10", "n", *(query.id for query in queries[:added])]
 
     on_a_root(tmp_path, scene)
 

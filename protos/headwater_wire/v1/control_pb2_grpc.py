@@ -28,7 +28,8 @@ if _version_not_supported:
 class ControlStub:
     """Served by the root beside Tree. A request has at most 65,536 bytes. What cannot be taken ends with
     INVALID_ARGUMENT and, in the trailing metadata under `headwater-problems-bin`, a message Problems; an
-    unknown query or source ends with NOT_FOUND. The text of the status says the same in words.
+    unknown query or source ends with NOT_FOUND, a bound that is reached with RESOURCE_EXHAUSTED. The text of the
+    status says the same in words.
     """
 
     def __init__(self, channel):
@@ -72,11 +73,13 @@ class ControlStub:
 class ControlServicer:
     """Served by the root beside Tree. A request has at most 65,536 bytes. What cannot be taken ends with
     INVALID_ARGUMENT and, in the trailing metadata under `headwater-problems-bin`, a message Problems; an
-    unknown query or source ends with NOT_FOUND. The text of the status says the same in words.
+    unknown query or source ends with NOT_FOUND, a bound that is reached with RESOURCE_EXHAUSTED. The text of the
+    status says the same in words.
     """
 
     def AddQuery(self, request, context):
-        """Adds a query above everything that was applied so far (protocol, rule 18).
+        """Adds a query above everything that was applied so far (protocol, rule 18). There are at most 256 at a
+        time, and the documents of all that were ever added have at most 512 KiB together.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,7 +161,8 @@ def add_ControlServicer_to_server(servicer, server):
 class Control:
     """Served by the root beside Tree. A request has at most 65,536 bytes. What cannot be taken ends with
     INVALID_ARGUMENT and, in the trailing metadata under `headwater-problems-bin`, a message Problems; an
-    unknown query or source ends with NOT_FOUND. The text of the status says the same in words.
+    unknown query or source ends with NOT_FOUND, a bound that is reached with RESOURCE_EXHAUSTED. The text of the
+    status says the same in words.
     """
 
     @staticmethod
