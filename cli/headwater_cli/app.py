@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from rich.console import Console
 from rich.live import Live
 
 from headwater_cli import manifests
-from headwater_cli.run import Run, as_json, told
+from headwater_cli.picture import Picture
+from headwater_cli.query import query
+from headwater_cli.run import Run
+from headwater_cli.status import status
+from headwater_cli.summary import Summary, as_json, told
+
+# Columns of a saved picture.
+WIDTH = 110
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,7 +29,13 @@ def main() -> None:
     \b
     headwater validate examples/factory.yaml
     headwater run examples/factory.yaml --seconds 10 --verify
+    headwater query add load.yaml
+    headwater status --watch
     """
+
+
+main.add_command(query)
+main.add_command(status)
 
 
 @main.command()
@@ -58,37 +72,74 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
     help="Widths of the intermediate layers, from the children up, such as 3,1; empty for none.",
 )
 @click.option(
-    "--seconds", default=10, show_default=True, type=click.IntRange(1, 86_400), help="How long sources send."
+    "--seconds",
+    type=click.IntRange(1, 86_400),
+    help="How long sources send.  [default: 10, without --events]",
+)
+@click.option(
+    "--events", type=click.IntRange(1, 1_000_000_000), help="How many events they send in all, instead."
 )
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
-def run(topology: Path, children: int, layers: list[int], seconds: int, verify: bool, as_lines: bool) -> None:
+@click.option(
+    "--svg", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Save the last picture."
+)
+def run(
+    topology: Path,
+    children: int,
+    layers: list[int],
+    seconds: int | None,
+    events: int | None,
+    verify: bool,
+    as_lines: bool,
+    svg: Path | None,
+) -> None:
     """Start a whole tree as processes of this machine, with generated sources.
 
     \b
     headwater run examples/factory.yaml --verify
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
+    headwater run examples/factory.yaml --events 50000 --json
 
-    Ends with code 0 only if every event is accounted for and, with --verify, every window is right.
+    Ends with code 0 only if every event is accounted for, every process ended as it should and, with
+    --verify, every window is right. While it runs, headwater query and headwater status speak to it.
     """
+    if seconds is not None and events is not None:
+        raise click.UsageError("--seconds and --events stand beside each other; give one of them")
     document = manifests.read(topology)
-    work = Run(manifests.topology(topology), document, children, layers, seconds)
+    work = Run(manifests.topology(topology), document, children, layers, seconds or 10, events)
     console = Console(stderr=as_lines)
     try:
         if console.is_terminal and not as_lines:
             with Live(console=console, refresh_per_second=5) as live:
                 summary = asyncio.run(work.run(verify=verify, live=live))
+                live.update(work.picture(whole=True))
         else:
             summary = asyncio.run(work.run(verify=verify, echo=None if as_lines else click.echo))
+        if svg is not None:
+            _save(svg, work.picture(whole=True), summary)
     except KeyboardInterrupt:
         console.print("stopped")
         sys.exit(130)
     except (RuntimeError, TimeoutError) as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'the run'}: {error.strerror or error}") from error
     finally:
         work.clean()
     if as_lines:
         click.echo(as_json(summary))
+        for problem in summary.problems:
+            click.echo(problem, err=True)
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+def _save(path: Path, picture: Picture, summary: Summary) -> None:
+    """The last picture and the closing lines as SVG."""
+    recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
+    recording.print(picture)
+    told(summary, recording)
+    title = f"headwater run: {summary.topology}"
+    path.write_text(recording.export_svg(title=title, unique_id="headwater-run"), encoding="utf-8")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from headwater.topology import Topology
 
@@ -34,13 +34,24 @@ class Sensor:
     rate: float
     lateness: int
     seed: int
+    # How many events it sends at most; None: as many as there is time for.
+    limit: int | None = None
+
+    @property
+    def each_second(self) -> int:
+        """Events in a second."""
+        return max(round(self.rate), 1)
 
     def seconds(self, count: int) -> Iterator[Columns]:
         """Its events, a second of event time after another."""
         rng = random.Random(self.seed)
-        jobs = 0
+        jobs, left = 0, self.limit
         for second in range(count):
-            times = sorted(rng.randrange(SECOND) for _ in range(max(round(self.rate), 1)))
+            size = self.each_second if left is None else min(self.each_second, left)
+            if not size:
+                return
+            left = None if left is None else left - size
+            times = sorted(rng.randrange(SECOND) for _ in range(size))
             columns = Columns([], [], [], [])
             every = max(len(times) // MARKS_A_SECOND, 1)
             for place, offset in enumerate(times):
@@ -74,3 +85,20 @@ def sensors(topology: Topology) -> list[Sensor]:
             name = f"{kind.name}-{kind.site}-{len(found)}"
             found.append(Sensor(name, kind.site, kind.rate, kind.lateness, len(found)))
     return found
+
+
+def limited(sensors: Sequence[Sensor], events: int) -> list[Sensor]:
+    """The sensors, so that they send that many events together, each by its rate."""
+    total = sum(sensor.each_second for sensor in sensors)
+    found, sent, due = [], 0, 0
+    for sensor in sensors:
+        due += sensor.each_second
+        limit = events * due // total - sent
+        sent += limit
+        found.append(replace(sensor, limit=limit))
+    return found
+
+
+def needed(sensors: Sequence[Sensor]) -> int:
+    """How many seconds sensors with a limit need, at least one."""
+    return max(1, *(-(-(sensor.limit or 0) // sensor.each_second) for sensor in sensors))

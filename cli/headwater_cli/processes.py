@@ -9,7 +9,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
+
+from headwater_cli.rates import Rates
 
 PATIENCE = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -29,6 +32,7 @@ class Process:
     command: Sequence[str]
     port: int = 0
     last: dict[str, Any] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
     _running: asyncio.subprocess.Process | None = None
     _reading: asyncio.Task[None] | None = None
 
@@ -50,6 +54,11 @@ class Process:
     async def _read(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
             self.last = json.loads(line)
+            self.rates.take(monotonic(), self.last)
+
+    def figure(self, name: str) -> int:
+        """A figure as it was said last; 0 before that."""
+        return int(self.last.get(name) or 0)
 
     @property
     def ended(self) -> int | None:

@@ -6,93 +6,99 @@ import asyncio
 import json
 import shutil
 import tempfile
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import numpy as np
-from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from headwater.machines.source import Settings
+from headwater.prefix import NO_SKIPS, judge
+from headwater.rows import TS_MAX, TS_MIN
 from headwater.topology import Topology
-from headwater_cli.generator import KEYS, MARKS, SECOND, START, Sensor, last_beat, sensors
+from headwater_cli import runs
+from headwater_cli.generator import (
+    KEYS,
+    MARKS,
+    SECOND,
+    Sensor,
+    last_beat,
+    limited,
+    needed,
+    sensors,
+)
+from headwater_cli.latency import Latency
+from headwater_cli.nodes import Nodes
+from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
+from headwater_cli.rates import Rates
+from headwater_cli.results import Results
+from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
-from headwater_root import resultlines
-from headwater_root.sinks.console import readable
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
 
 SPOOL_BYTES = 1 << 30
 PATIENCE = 120.0
-# How many windows are shown, and how many of those that come at once are printed.
-LATEST, ECHOED = 12, 3
+# How many windows of those that come at once are printed.
+ECHOED = 3
 Echo = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class Summary:
-    """What a run came to; `ok` only if everything adds up."""
-
-    topology: str
-    sources: int
-    nodes: int
-    sent: int = 0
-    counted: int = 0
-    late: int = 0
-    rejected: int = 0
-    windows: int = 0
-    differing: int | None = None
-    seconds: float = 0.0
-    events_per_second: float = 0.0
-    bytes_up: int = 0
-    ok: bool = False
 
 
 class Run:
     """One run: processes, sources, and what they came to."""
 
     def __init__(
-        self, topology: Topology, document: dict[str, Any], children: int, layers: Sequence[int], seconds: int
+        self,
+        topology: Topology,
+        document: dict[str, Any],
+        children: int,
+        layers: Sequence[int],
+        seconds: int,
+        events: int | None = None,
     ) -> None:
+        """`events` in all, if given; the seconds follow from them then."""
         self.topology, self.document, self.seconds = topology, document, seconds
         self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.processes: list[Process] = []
         self.sensors = sensors(topology)
+        if events is not None:
+            self.sensors = limited(self.sensors, events)
+            self.seconds = needed(self.sensors)
         self.clients: list[SourceClient] = []
         self.records: dict[str, int] = {}
-        self.summary = Summary(topology.name, len(self.sensors), 0)
-        # The last windows that were seen, and the file that they came in.
-        self._latest: deque[str] = deque(maxlen=LATEST)
-        self._seen = ""
+        self.summary = Summary(topology.name, len(self.sensors))
+        # The layers of nodes, from the children up.
+        self._tree: list[Nodes] = []
+        # What the sources have handed over: their largest times, how fast, and since when.
+        self._largest: dict[str, int] = {}
+        self._sending = Rates()
+        self._latency = Latency((sensor.name, sensor.lateness) for sensor in self.sensors)
+        self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
         """`live` shows the tree; without a screen `echo` takes some of the windows as they come."""
-        begin = monotonic()
         try:
             leaves = await self._start()
             self.summary.nodes = len(self.processes)
-            feeding = [
-                asyncio.create_task(self._feed(sensor, leaves[n % len(leaves)]))
-                for n, sensor in enumerate(self.sensors)
-            ]
-            await self._until_counted(feeding, live, echo)
-            self.summary.seconds = round(monotonic() - begin, 2)
+            with runs.announced(f"127.0.0.1:{self.root.port}", self.topology.name):
+                begin = monotonic()
+                feeding = [
+                    asyncio.create_task(self._feed(sensor, leaves[n % len(leaves)]))
+                    for n, sensor in enumerate(self.sensors)
+                ]
+                await self._until_counted(feeding, live, echo)
+                self.summary.seconds = round(monotonic() - begin, 2)
         finally:
-            await self._stop()
-        self._sum_up()
+            ended = await self._stop()
+        self._results.look()
+        self._sum_up(ended)
         if verify:
-            self.summary.differing = differing(self.topology, self.directory, self.seconds)
-        self.summary.ok = not self.summary.differing and (
-            self.summary.sent == self.summary.counted + self.summary.late + self.summary.rejected
-        )
+            self.summary.differing = differing(self.topology, self.directory, self.seconds, self.sensors)
+        self.summary.judge()
         return self.summary
 
     def clean(self) -> None:
@@ -125,6 +131,7 @@ class Run:
             above = await asyncio.gather(
                 *(self._node(f"l{layer}-{n}", role, above[n % len(above)]) for n in range(width))
             )
+            self._tree.insert(0, Nodes("children" if role == "child" else f"layer {layer}", above))
         return above
 
     async def _node(self, name: str, role: str, parent: Process) -> Process:
@@ -138,7 +145,7 @@ class Run:
         }
         path = self.directory / f"{name}.json"
         path.write_text(json.dumps(given))
-        process = Process(name, ["-m", "headwater_node", "--config", str(path)])
+        process = Process(name, ["-m", "headwater_node", "--config", str(path), "--status"])
         await self._begin(process)
         return process
 
@@ -146,12 +153,12 @@ class Run:
         self.processes.append(process)
         await process.start()
 
-    async def _stop(self) -> None:
+    async def _stop(self) -> dict[str, int | None]:
+        """End everything; gives the code of each process."""
         for client in self.clients:
             await client.stop()
         # From the edge to the root: what a node still holds, its parent takes.
-        for process in reversed(self.processes):
-            await process.stop()
+        return {process.name: await process.stop() for process in reversed(self.processes)}
 
     # Sources
 
@@ -175,7 +182,15 @@ class Run:
             await asyncio.sleep(0.05)
 
     def _sent(self, sensor: Sensor, spool: Spool) -> None:
+        at, before = time(), self.records.get(sensor.name, 0)
         self.records[sensor.name] = spool.head
+        largest = self._largest.get(sensor.name, TS_MIN)
+        while (batch := spool.read(max(before, spool.base), spool.head - before)) is not None:
+            before = batch.first - 1 + len(batch)
+            largest = judge(batch, 0, largest, sensor.lateness, TS_MAX, NO_SKIPS).largest
+        if largest > TS_MIN:
+            self._largest[sensor.name] = largest
+            self._latency.handed(sensor.name, largest, at)
 
     async def _until_counted(
         self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None
@@ -191,24 +206,13 @@ class Run:
                     raise RuntimeError(f"{process.name} ended with code {process.ended}")
             if monotonic() > until:
                 raise RuntimeError("not everything was counted in time")
-            found = self._look()
+            self._sending.take(monotonic(), {"events": sum(self.records.values()), "bytes_up": self._raw})
+            found = self._results.look()
             if live is not None:
                 live.update(self.picture())
             elif found and echo is not None:
-                for line in list(self._latest)[-min(found, ECHOED) :]:
+                for line in list(self._results.latest)[-min(found, ECHOED) :]:
                     echo(line)
-
-    def _look(self) -> int:
-        """See which windows have come out since the last look, and how many; another process writes them."""
-        outbox = self.directory / "root" / "outbox"
-        fresh = (path.name for path in outbox.glob("*-*") if path.suffix == "" and path.name > self._seen)
-        names, found = sorted(fresh), 0
-        for name in names:
-            for row in resultlines.decode((outbox / name).read_bytes()):
-                self._latest.append(readable(row))
-                found += 1
-        self._seen = names[-1] if names else self._seen
-        return found
 
     # What is shown
 
@@ -216,53 +220,68 @@ class Run:
     def root(self) -> Process:
         return self.processes[0]
 
-    def picture(self) -> Group:
-        """The tree as it is, and the windows that came out last."""
-        return Group(self._layers(), Text("\n".join(self._latest), no_wrap=True, overflow="ellipsis"))
+    @property
+    def _raw(self) -> int:
+        """Bytes that the sources have sent to the children."""
+        return sum(client.exchange.bytes_up for client in self.clients)
 
-    def _layers(self) -> Table:
-        table = Table(title=f"headwater: {self.topology.name}", title_justify="left")
-        for column in ("layer", "nodes", "sources", "events", "watermark", "windows"):
-            table.add_column(column, justify="left" if column == "layer" else "right")
-        said = self.root.last
-        watermark = said.get("watermark")
-        behind = "" if watermark is None else f"{(watermark - START) / SECOND:,.1f} s"
-        table.add_row("sources", "", str(len(self.clients)), f"{sum(self.records.values()):,}", "", "")
-        table.add_row("children", str(self.children), "", "", "", "")
-        for number, width in enumerate(self.layers, start=2):
-            table.add_row(f"layer {number}", str(width), "", "", "", "")
-        table.add_row(
-            "root",
-            "1",
-            str(said.get("sources", 0)),
-            f"{said.get('accepted', 0):,}",
-            behind,
-            f"{said.get('windows', 0):,}",
+    def picture(self, *, whole: bool = False) -> Picture:
+        """The tree as it is; `whole`: with the rates of the whole run, once it is over."""
+        over = max(self.summary.seconds, 0.001) if whole else None
+        root, reached = Nodes("root", [self.root]), self._latency.reached
+        watermark = self.root.last.get("watermark")
+        sent, raw = self._sending.rate("events"), self._sending.rate("bytes_up")
+        if over is not None:
+            sent, raw = sum(self.records.values()) / over, self._raw / over
+        rows = [Row("sources", len(self.clients), None, sent, raw, None)]
+        rows += [
+            Row(
+                nodes.layer,
+                len(nodes.processes),
+                nodes.rate("events", over),
+                nodes.rate("counted", over),
+                nodes.rate("bytes_up", over),
+                _behind(reached, nodes.low),
+            )
+            for nodes in self._tree
+        ]
+        rows.append(Row("root", 1, root.rate("accepted", over), None, None, _behind(reached, watermark)))
+        return Picture(
+            self.topology.name,
+            rows,
+            watermark,
+            _behind(reached, watermark),
+            root.total("windows"),
+            root.rate("windows", over),
+            self._latencies(),
+            list(self._results.latest),
         )
-        return table
 
-    def _sum_up(self) -> None:
-        said, summary = self.root.last, self.summary
-        summary.sent = sum(self.records.values())
-        summary.counted, summary.late = said.get("counted", 0), said.get("late", 0)
-        summary.rejected, summary.windows = said.get("rejected", 0), said.get("windows", 0)
+    def _latencies(self) -> tuple[float, float] | None:
+        """p50 and p99 in milliseconds."""
+        found = [round(1e3 * seconds, 1) for seconds in self._latency.quantiles(0.5, 0.99)]
+        return (found[0], found[1]) if found else None
+
+    def _sum_up(self, ended: dict[str, int | None]) -> None:
+        root, summary = self.root, self.summary
+        # Each source ends with one heartbeat, which the root counts too.
+        beats = len(self.clients)
+        summary.sent = sum(self.records.values()) - beats
+        summary.counted, summary.late = root.figure("counted") - beats, root.figure("late")
+        summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
-        summary.bytes_up = sum(
-            process.last.get("bytes_up", 0) for process in self.processes if process.name.startswith("l")
-        )
+        summary.raw_bytes = self._raw
+        summary.layers = list(self._bytes())
+        if found := self._latencies():
+            summary.latency_p50_ms, summary.latency_p99_ms = found
+        summary.failed = {name: code for name, code in ended.items() if code != 0}
+
+    def _bytes(self) -> Iterable[Layer]:
+        for nodes in self._tree:
+            total = nodes.total("bytes_up")
+            share = round(total / max(self._raw, 1), 4)
+            yield Layer(nodes.layer, len(nodes.processes), total, share)
 
 
-def told(summary: Summary, console: Console) -> None:
-    """The closing lines."""
-    console.print(
-        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
-        f"{summary.rejected:,} rejected; {summary.windows:,} windows in {summary.seconds:.1f} s "
-        f"({summary.events_per_second:,.0f} events/s) through {summary.nodes} processes"
-    )
-    if summary.differing is not None:
-        equal = "every window equals the oracle" if not summary.differing else ""
-        console.print(equal or f"[bold red]{summary.differing:,} windows differ from the oracle")
-
-
-def as_json(summary: Summary) -> str:
-    return json.dumps(asdict(summary))
+def _behind(reached: int | None, low: int | None) -> int | None:
+    return None if reached is None or low is None else max(reached - low, 0)

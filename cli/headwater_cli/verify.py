@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from headwater import oracle
 from headwater.machines.root import RootMachine, Settings
 from headwater.sources import SourceId
 from headwater.topology import Topology
-from headwater.verification import decisions_of, differences, spec_of
-from headwater_cli.generator import KEYS, MARKS, last_beat, sensors
+from headwater.verification import decisions_of, differences
+from headwater_cli.generator import KEYS, MARKS, Sensor, last_beat, sensors
+from headwater_cli.lives import Lives
 from headwater_root import resultlines
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
@@ -30,21 +32,26 @@ class _NoJournal:
         raise AssertionError("a replay decides nothing")
 
 
-def differing(topology: Topology, directory: Path, seconds: int) -> int:
-    """How many windows differ, after sources that have sent for so many seconds."""
+def differing(topology: Topology, directory: Path, seconds: int, sent: Sequence[Sensor] = ()) -> int:
+    """How many windows differ, after sources that have sent for so many seconds.
+
+    `sent` are the sensors, where they are others than those of the topology.
+    """
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
     )
-    codec = Codec()
+    codec, lives = Codec(), Lives(topology.queries)
     with Log.open(directory / "root" / "inbox") as log:
         for position, data in log.read(0):
-            machine.replay(position, stored.decode(data, codec))
+            record = stored.decode(data, codec)
+            machine.replay(position, record)
+            lives.take(record)
     engine = machine.engine
     # Everything that was sent, not only what the root says that it has counted.
     named = {SourceId.of(name).name: name for name in engine.sources}
     events, sources = [], []
-    for sensor in sensors(topology):
+    for sensor in sent or sensors(topology):
         name = named.get(sensor.name, sensor.name)
         sources.append(oracle.Source(name, sensor.lateness, sensor.site))
         seq = 0
@@ -57,7 +64,7 @@ def differing(topology: Topology, directory: Path, seconds: int) -> int:
     expected = oracle.windows(
         events,
         sources,
-        [spec_of(query) for query in topology.queries],
+        lives.specs(),
         decisions=decisions_of(engine),
         watermark=engine.watermark,
     )

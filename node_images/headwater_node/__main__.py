@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from headwater_node.runtime import NodeRuntime
 # How the program ends: by request, by a configuration that cannot be used, by a drain that was too slow.
 DONE, WRONG_CONFIGURATION, NOT_DRAINED = 0, 2, 3
 ROLES = ("child", "intermediate")
-DRAIN_SECONDS = 10.0
+DRAIN_SECONDS, STATUS_SECONDS = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def configuration(path: str | None, environment: Mapping[str, str]) -> Configura
     return Configuration.of(given)
 
 
-async def run(given: Configuration) -> int:
+async def run(given: Configuration, *, status: bool = False) -> int:
     runtime = NodeRuntime(
         given.name,
         given.parent,
@@ -71,7 +72,11 @@ async def run(given: Configuration) -> int:
     ended = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
-    await ended.wait()
+    while not ended.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), STATUS_SECONDS if status else None)
+        if status:
+            print(json.dumps(runtime.figures()), flush=True)
     drained = await runtime.drain(DRAIN_SECONDS)
     print(json.dumps(runtime.figures()), flush=True)
     await runtime.stop()
@@ -81,6 +86,7 @@ async def run(given: Configuration) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="headwater-node", description=__doc__)
     parser.add_argument("--config", metavar="FILE", help="JSON; HEADWATER_NAME and the like override it")
+    parser.add_argument("--status", action="store_true", help="print figures as JSON lines, twice a second")
     arguments = parser.parse_args()
     logging.basicConfig(format='{"time": "%(asctime)s", "level": "%(levelname)s", "said": "%(message)s"}')
     try:
@@ -88,7 +94,7 @@ def main() -> int:
     except (HeadwaterError, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return WRONG_CONFIGURATION
-    return asyncio.run(run(given))
+    return asyncio.run(run(given, status=arguments.status))
 
 
 if __name__ == "__main__":

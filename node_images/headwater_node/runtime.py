@@ -62,11 +62,25 @@ class NodeRuntime:
             await asyncio.sleep(self._interval)
         return self.machine.drained
 
-    def figures(self) -> dict[str, int | str]:
-        """What an operator asks first."""
+    def figures(self) -> dict[str, int | str | None]:
+        """What an operator asks first.
+
+        `events` are the records of its sources up to where it stands with them, `counted` those of them that
+        the root has counted for good as far as is known here; the others are under way. `low` is what the
+        watermark would be if there were no other sources.
+        """
+        sources, committed = self.machine.sources, self.machine.committed
+        lows = [source.largest - source.lateness for source in sources.values() if source.position]
+        events = sum(source.position for source in sources.values())
+        counted = sum(min(committed.get(name, 0), source.position) for name, source in sources.items())
         return {
             "node": self.machine.name,
-            "sources": self.machine.sources,
+            "sources": len(sources),
+            "events": events,
+            "counted": counted,
+            "under_way": events - counted,
+            "held_bytes": self.machine.held_bytes,
+            "low": min(lows, default=None),
             "sent": self.exchange.sent,
             "received": self.exchange.received,
             "dropped": self.exchange.dropped,

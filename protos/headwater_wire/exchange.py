@@ -49,6 +49,7 @@ class Exchange:
         self._above: Queue | None = None
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
+        self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
         self.dropped = self.received = self.sent = 0
         self.bytes_up = 0
@@ -82,14 +83,21 @@ class Exchange:
 
     # Below
 
+    def offer(self, name: str, add: Callable[[grpc.aio.Server], None]) -> None:
+        """Serve another service beside the tree's; before `serve`."""
+        self._offered.append((name, add))
+
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
         server = grpc.aio.server(options=OPTIONS)
         # What is generated for services has no types.
         tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for _, add in self._offered:
+            add(server)
         names = (pb.DESCRIPTOR.services_by_name["Tree"].full_name, health.SERVICE_NAME)
-        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
+        offered = (name for name, _ in self._offered)
+        reflection.enable_server_reflection((*names, *offered, reflection.SERVICE_NAME), server)
         port = server.add_insecure_port(address)
         await server.start()
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)

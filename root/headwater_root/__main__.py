@@ -23,7 +23,9 @@ async def run(topology: Topology, directory: Path, listen: str, *, status: bool,
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     # Whoever reads the status shows results in their own way.
     sinks = [sink for sink in topology.root.sinks if not (status and sink.type == "console")]
-    runtime = RootRuntime(topology.queries, directory, settings, sinks, keep_results=keep_results)
+    runtime = RootRuntime(
+        topology.queries, directory, settings, sinks, name=topology.name, keep_results=keep_results
+    )
     port = await runtime.start(listen)
     # Whoever started the program reads where it listens from its first line.
     print(json.dumps({"node": "root", "port": port}), flush=True)

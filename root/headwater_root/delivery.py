@@ -120,9 +120,19 @@ class Deliveries:
             sink.deliver(position, rows)
 
     @property
+    def last(self) -> int:
+        """The highest position that has results."""
+        return self._outbox.last
+
+    @property
     def behind(self) -> int:
         """How far the slowest sink is behind, in positions."""
         return max((self._outbox.last - sink.cursor for sink in self._sinks), default=0)
+
+    @property
+    def cursors(self) -> list[tuple[str, int]]:
+        """Each sink, and up to which position it has delivered."""
+        return [(sink.name, sink.cursor) for sink in self._sinks]
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError
@@ -16,6 +19,7 @@ from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
 from headwater.results import Results
 from headwater_root import resultlines
+from headwater_root.control import NAME, Control
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
@@ -52,10 +56,12 @@ class RootRuntime:
         settings: Settings,
         sinks: Sequence[topology.Sink] = (),
         codec: Codec | None = None,
+        name: str = "",
         *,
         keep_results: bool = False,
     ) -> None:
-        """`keep_results` leaves every result in the outbox, for whoever reads it there."""
+        """`name` is that of the topology; `keep_results` leaves every result in the outbox, for whoever reads
+        it there."""
         codec = codec or Codec()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
@@ -64,13 +70,16 @@ class RootRuntime:
         self.machine = RootMachine(
             queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
         )
-        self.windows = 0
+        # Windows put out, of each query by its number.
+        self.emitted: Counter[int] = Counter()
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
         self.exchange = Exchange("root", self._step, codec)
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
         self.failed: HeadwaterError | None = None
+        control = Control(name, self.machine, self.deliveries, self.emitted, self.exchange.send, self._halt)
+        self.exchange.offer(NAME, control.join)
 
     def _step(self, sender: str, message: Message) -> Sequence[Send]:
         if self.failed is not None:
@@ -83,8 +92,18 @@ class RootRuntime:
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
-        self.windows += len(results)
+        for block in results.blocks:
+            numbers, counts = np.unique(block.query, return_counts=True)
+            self.emitted.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
         self.outbox.write(position, self.log.epoch, resultlines.encode(results))
+
+    @property
+    def windows(self) -> int:
+        """How many windows were put out, since the beginning of the log."""
+        return self.emitted.total()
+
+    def _halt(self, error: HeadwaterError) -> None:
+        self.failed = error
 
     async def start(self, listen: str) -> int:
         port = await self.exchange.serve(listen)

@@ -12,7 +12,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from headwater.events import Batch
-from headwater.machines.messages import Challenge, Delivery, Hello
+from headwater.machines.messages import Challenge, Delivery, Hello, Stream
 from headwater.machines.root import Settings
 from headwater.node import Node
 from headwater.prefix import Prefix
@@ -38,7 +38,7 @@ class Pump:
     seq: int = 0
 
     def introduce(self, root: RootRuntime) -> None:
-        hello = Hello("pump", "spool", "opening", 0, 0)
+        hello = Hello("pump", "spool", "opening", 0, 0, 0)
         (said,) = root.machine.step("pump", hello, 0)
         assert isinstance(said.message, Challenge)
         root.machine.step("pump", replace(hello, echo=said.message.nonce), 0)
@@ -52,7 +52,7 @@ class Pump:
                 str(SourceId("pump", 1)), self.seq, [(10 * self.seq, None, 1.0 * self.seq, None)]
             )
             assert self.node.push(batch) == 1
-            self.unanswered.append(Delivery(("c", 1), str(self.seq), self.node.flush()))
+            self.unanswered.append(Delivery(Stream("c", 0, 1), str(self.seq), 0, self.node.flush()))
         for delivery in self.unanswered:
             root.machine.step("c", delivery, 0)
 

@@ -138,7 +138,7 @@ def batch_of_keys() -> Batch:
     return Batch.from_records("s", 1, [(1, "a", 1.0, None), (2, "b", 2.0, None)])
 
 
-HELLO = Hello("pump", "spool", "opening", 0, 5, "hall", 2_000_000)
+HELLO = Hello("pump", "spool", "opening", 0, 2, 5, "hall", 2_000_000, "nonce", "child", "other")
 
 
 def test_a_hello_comes_as_it_was_said() -> None:

@@ -4,7 +4,7 @@ below it, and each sends batches up (protocol, rules 6 to 10, 18, 19).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
@@ -35,7 +35,7 @@ from headwater.machines.messages import (
     Tell,
     Welcome,
 )
-from headwater.node import Change
+from headwater.node import Change, Source
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.sources import SourceId
@@ -197,8 +197,9 @@ class NodeMachine:
         return self.lanes[0].engine.version if self.lanes else 0
 
     @property
-    def sources(self) -> int:
-        return len(self.lanes[0].engine.sources) if self.lanes else 0
+    def sources(self) -> Mapping[str, Source]:
+        """Where lane 0 stands with the sources that are known here."""
+        return self.lanes[0].engine.sources if self.lanes else {}
 
     # Registration
 

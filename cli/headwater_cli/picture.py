@@ -1,0 +1,72 @@
+"""The picture of a run: layers with their rates, the watermark, and the windows that came out last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headwater_cli.summary import size
+from headwater_cli.times import moment, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A layer: rates a second, and how far it is behind the sources in event time (microseconds).
+
+    What came in was read; what went out of a node is what the root has counted of it, as far as it has heard.
+    """
+
+    layer: str
+    nodes: int
+    events_in: float | None
+    events_out: float | None
+    bytes_up: float | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A run at a moment, from the sources up; rates are of late, or of the whole run once it is over."""
+
+    topology: str
+    rows: Sequence[Row]
+    watermark: int | None
+    lag: int | None
+    windows: int
+    windows_a_second: float
+    latency: tuple[float, float] | None = None
+    latest: Sequence[str] = field(default_factory=tuple)
+
+    def __rich__(self) -> Group:
+        latest = Text("\n".join(self.latest), no_wrap=True, overflow="ellipsis")
+        return Group(self._layers(), *self._lines(), latest)
+
+    def _layers(self) -> Table:
+        table = Table(title=f"headwater: {self.topology}", title_justify="left")
+        for column in ("layer", "nodes", "events/s in", "events/s out", "bytes/s up", "lag"):
+            table.add_column(column, justify="left" if column == "layer" else "right")
+        for row in self.rows:
+            table.add_row(
+                row.layer,
+                f"{row.nodes:,}",
+                "" if row.events_in is None else f"{row.events_in:,.0f}",
+                "" if row.events_out is None else f"{row.events_out:,.0f}",
+                "" if row.bytes_up is None else size(row.bytes_up),
+                "" if row.lag is None else seconds(row.lag),
+            )
+        return table
+
+    def _lines(self) -> Iterator[Text]:
+        line = "no watermark yet"
+        if self.watermark is not None:
+            behind = "" if self.lag is None else f", {seconds(self.lag)} behind the sources"
+            line = f"watermark {moment(self.watermark)}{behind}"
+        yield Text(line)
+        line = f"{self.windows:,} windows, {self.windows_a_second:,.0f}/s"
+        if self.latency is not None:
+            line += f"; latency p50 {self.latency[0]:,.0f} ms, p99 {self.latency[1]:,.0f} ms"
+        yield Text(line)

@@ -1,0 +1,44 @@
+"""The windows of a run, as they come out; another process writes them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from headwater.queries import Query
+from headwater.windows import is_count
+from headwater_cli.latency import Latency
+from headwater_root import resultlines
+from headwater_root.sinks.console import readable
+
+# How many windows are remembered.
+LATEST = 12
+
+
+class Results:
+    """What is seen in an outbox, and how long each window took."""
+
+    def __init__(self, outbox: Path, queries: Iterable[Query], latency: Latency) -> None:
+        self._outbox, self._latency = outbox, latency
+        # Of the queries that were there from the beginning those with an end in time: a count window ends
+        # at a rank.
+        self._timed = {query.id for query in queries if not is_count(query.window)}
+        self._seen = ""
+        self.latest: deque[str] = deque(maxlen=LATEST)
+
+    def look(self) -> int:
+        """See which windows have come out since the last look, and how many."""
+        fresh = (path.name for path in self._outbox.glob("*-*") if path.suffix == "")
+        names, found = sorted(name for name in fresh if name > self._seen), 0
+        for name in names:
+            path = self._outbox / name
+            # It got its name, the last thing that was changed of it, when its rows were durable.
+            at = path.stat().st_ctime
+            for row in resultlines.decode(path.read_bytes()):
+                self.latest.append(readable(row))
+                if row["query"] in self._timed and row["incarnation"] == 1:
+                    self._latency.came_out(row["end"], at)
+                found += 1
+        self._seen = names[-1] if names else self._seen
+        return found

@@ -1,0 +1,177 @@
+"""`headwater status`: how a running tree stands."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from headwater_cli import client, screen
+from headwater_cli.times import moment, seconds
+from headwater_wire.v1 import control_pb2 as pb
+
+EVERY = 1.0
+_STATES = {
+    pb.SourceStatus.STATE_LIVE: "live",
+    pb.SourceStatus.STATE_IDLE: "idle",
+    pb.SourceStatus.STATE_RETIRED: "retired",
+}
+
+
+@click.command()
+@click.option("--json", "as_lines", is_flag=True, help="As JSON; with --watch an object a line.")
+@click.option("--watch", is_flag=True, help="Again every second, until Ctrl-C.")
+@click.option(
+    "--sources",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    help="How many sources are shown at most.",
+)
+@client.at_root
+def status(as_lines: bool, watch: bool, sources: int, root: str | None) -> None:
+    """Say how a running tree stands: watermark, sources, totals, sinks.
+
+    \b
+    headwater status
+    headwater status --watch
+    headwater status --json --root 127.0.0.1:7600
+    """
+    console = screen.console()
+    with client.connected(root) as reached:
+        if not watch:
+            told = reached.status(sources)
+            _say(console, told, as_lines)
+            return
+        try:
+            if as_lines or not console.is_terminal:
+                while True:
+                    _say(console, reached.status(sources), as_lines)
+                    time.sleep(EVERY)
+            with Live(picture(reached.status(sources)), console=console, auto_refresh=False) as live:
+                while True:
+                    time.sleep(EVERY)
+                    live.update(picture(reached.status(sources)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def _say(console: Console, told: pb.StatusReply, as_lines: bool) -> None:
+    if as_lines:
+        click.echo(json.dumps(plain(told)))
+    else:
+        console.print(picture(told))
+
+
+def plain(told: pb.StatusReply) -> dict[str, Any]:
+    """A status as JSON has it; times in microseconds, null: there is none yet."""
+    totals = told.totals
+    return {
+        "topology": told.topology,
+        "expected": told.expected,
+        "started": told.started,
+        "position": told.position,
+        "watermark": _or_none(told, "watermark"),
+        "largest": _or_none(told, "largest"),
+        "version": told.version,
+        "queries": told.queries,
+        "totals": {field.name: getattr(totals, field.name) for field in totals.DESCRIPTOR.fields},
+        "degraded": [
+            {
+                "query": each.query,
+                "reason": each.reason,
+                "waiting": each.waiting,
+                "sources": [f"{source.name}/{source.incarnation}" for source in each.sources],
+            }
+            for each in told.degraded
+        ],
+        "sinks": [
+            {
+                "name": sink.name,
+                "behind": sink.behind,
+                "delivered": sink.delivered,
+                "failure": sink.failure or None,
+            }
+            for sink in told.sinks
+        ],
+        "sources": [
+            {
+                "name": source.name,
+                "incarnation": source.incarnation,
+                "site": source.site,
+                "state": _STATES[source.state],
+                "position": source.position,
+                "largest": _or_none(source, "largest"),
+                "lateness": source.lateness,
+                "counted": source.counted,
+                "late": source.late,
+                "rejected": source.rejected,
+            }
+            for source in told.sources
+        ],
+        "more_sources": bool(told.next),
+    }
+
+
+def picture(told: pb.StatusReply) -> Group:
+    """A status for the eye."""
+    totals = told.totals
+    parts: list[RenderableType] = [Text(_headline(told), style="bold")]
+    counted = (
+        f"{totals.accepted:,} events: {totals.counted:,} counted, {totals.late:,} late, "
+        f"{totals.rejected:,} rejected; {totals.windows:,} windows of {told.queries} queries "
+        f"(version {told.version}); log at {told.position:,}"
+    )
+    parts.append(Text(counted))
+    for each in told.degraded:
+        parts.append(Text(f"degraded: {each.query}: {each.reason}", style="bold red"))
+    for sink in told.sinks:
+        failing = f"; failing: {sink.failure}" if sink.failure else ""
+        style = "bold red" if sink.failure else ""
+        parts.append(Text(f"sink {sink.name}: {sink.behind:,} positions behind{failing}", style=style))
+    parts.append(_sources(told))
+    if told.next:
+        more = f"{totals.sources - len(told.sources):,} more sources; --sources shows more"
+        parts.append(Text(more))
+    return Group(*parts)
+
+
+def _headline(told: pb.StatusReply) -> str:
+    parts = [told.topology or "a tree without a name"]
+    if not told.started:
+        parts.append(f"waits for sources: {told.totals.sources} of {told.expected} are there")
+    if told.HasField("watermark"):
+        parts.append(f"watermark {moment(told.watermark)}")
+        if told.HasField("largest") and told.largest > told.watermark:
+            parts.append(f"{seconds(told.largest - told.watermark)} behind the latest event")
+    else:
+        parts.append("no watermark yet")
+    return ": ".join([parts[0], ", ".join(parts[1:])])
+
+
+def _sources(told: pb.StatusReply) -> Table:
+    table = Table()
+    for column in ("source", "site", "state", "position", "largest time", "late", "rejected"):
+        table.add_column(column, justify="left" if column in ("source", "site", "state") else "right")
+    for source in told.sources:
+        name = source.name if source.incarnation <= 1 else f"{source.name}/{source.incarnation}"
+        table.add_row(
+            Text(name),
+            Text(source.site),
+            _STATES[source.state],
+            f"{source.position:,}",
+            moment(source.largest) if source.HasField("largest") else "",
+            f"{source.late:,}",
+            f"{source.rejected:,}",
+        )
+    return table
+
+
+def _or_none(message: Any, field: str) -> int | None:
+    return getattr(message, field) if message.HasField(field) else None

@@ -1,0 +1,102 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+from rich.console import Console
+from rich.text import Text
+
+
+@dataclass(slots=True)
+class Layer:
+    """What the nodes of a layer have sent up, and which share of the raw bytes that is."""
+
+    layer: str
+    nodes: int
+    bytes_up: int
+    of_raw: float
+
+
+@dataclass(slots=True)
+class Summary:
+    """Of one run; `ok` only if everything adds up, else `problems` say what does not.
+
+    Events are without the heartbeats with which sources end. Raw are the bytes that sources have sent to
+    children. `seconds` are those from the first event until everything was counted; latencies are in
+    milliseconds.
+    """
+
+    topology: str
+    sources: int
+    nodes: int = 0
+    sent: int = 0
+    counted: int = 0
+    late: int = 0
+    rejected: int = 0
+    windows: int = 0
+    differing: int | None = None
+    seconds: float = 0.0
+    events_per_second: float = 0.0
+    raw_bytes: int = 0
+    layers: list[Layer] = field(default_factory=list)
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    # By process: the code it ended with, where that is not 0.
+    failed: dict[str, int | None] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    ok: bool = False
+
+    def judge(self) -> None:
+        """Whether everything adds up."""
+        self.problems = list(self._problems())
+        self.ok = not self.problems
+
+    def _problems(self) -> Iterator[str]:
+        found = self.counted + self.late + self.rejected
+        if self.sent != found:
+            yield f"{self.sent:,} events were sent, but {found:,} are counted, late or rejected"
+        if self.differing:
+            yield f"{self.differing:,} windows differ from the oracle"
+        for name, code in self.failed.items():
+            yield f"{name} ended with code {code}"
+
+
+def told(summary: Summary, console: Console) -> None:
+    """The closing lines; whoever reads them in a pipe gets them unbroken."""
+    for line in _lines(summary):
+        console.print(line, highlight=False, soft_wrap=True)
+    if summary.differing == 0:
+        console.print("every window equals the oracle", style="bold green", soft_wrap=True)
+    for problem in summary.problems:
+        console.print(Text(problem), style="bold red", soft_wrap=True)
+
+
+def _lines(summary: Summary) -> Iterator[str]:
+    yield (
+        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
+        f"{summary.rejected:,} rejected"
+    )
+    yield (
+        f"{summary.windows:,} windows in {summary.seconds:.1f} s ({summary.events_per_second:,.0f} events/s) "
+        f"through {summary.nodes} processes"
+    )
+    layers = (f"{each.layer} {size(each.bytes_up)} ({each.of_raw:.1%})" for each in summary.layers)
+    yield ", ".join([f"bytes up: sources {size(summary.raw_bytes)} (raw)", *layers])
+    if summary.latency_p50_ms is not None:
+        yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"
+
+
+def as_json(summary: Summary) -> str:
+    return json.dumps(asdict(summary))
+
+
+def size(count: float) -> str:
+    """Bytes as people read them: `1.2 MB`."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1_000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1_000
+    return f"{count:,.1f} GB"

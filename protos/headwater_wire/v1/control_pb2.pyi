@@ -1,0 +1,269 @@
+from headwater_wire.v1 import tree_pb2 as _tree_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Problem(_message.Message):
+    __slots__ = ("field", "message", "remedy")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REMEDY_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    message: str
+    remedy: str
+    def __init__(self, field: _Optional[str] = ..., message: _Optional[str] = ..., remedy: _Optional[str] = ...) -> None: ...
+
+class Problems(_message.Message):
+    __slots__ = ("problems", "left_out")
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    left_out: int
+    def __init__(self, problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class Bounds(_message.Message):
+    __slots__ = ("start", "end")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class AddQueryRequest(_message.Message):
+    __slots__ = ("document",)
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    document: str
+    def __init__(self, document: _Optional[str] = ...) -> None: ...
+
+class AddQueryReply(_message.Message):
+    __slots__ = ("id", "version", "edge", "first_window", "first_result")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RESULT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    version: int
+    edge: int
+    first_window: Bounds
+    first_result: str
+    def __init__(self, id: _Optional[str] = ..., version: _Optional[int] = ..., edge: _Optional[int] = ..., first_window: _Optional[_Union[Bounds, _Mapping]] = ..., first_result: _Optional[str] = ...) -> None: ...
+
+class RemoveQueryRequest(_message.Message):
+    __slots__ = ("id", "at_once")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    at_once: bool
+    def __init__(self, id: _Optional[str] = ..., at_once: _Optional[bool] = ...) -> None: ...
+
+class RemoveQueryReply(_message.Message):
+    __slots__ = ("version", "edge")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    edge: int
+    def __init__(self, version: _Optional[int] = ..., edge: _Optional[int] = ...) -> None: ...
+
+class ListQueriesRequest(_message.Message):
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListedQuery(_message.Message):
+    __slots__ = ("id", "incarnation", "document", "state", "version", "since", "until", "central", "windows")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[ListedQuery.State]
+        STATE_ACTIVE: _ClassVar[ListedQuery.State]
+        STATE_ENDING: _ClassVar[ListedQuery.State]
+        STATE_ENDED: _ClassVar[ListedQuery.State]
+    STATE_UNSPECIFIED: ListedQuery.State
+    STATE_ACTIVE: ListedQuery.State
+    STATE_ENDING: ListedQuery.State
+    STATE_ENDED: ListedQuery.State
+    ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    CENTRAL_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    incarnation: int
+    document: str
+    state: ListedQuery.State
+    version: int
+    since: int
+    until: int
+    central: str
+    windows: int
+    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ..., document: _Optional[str] = ..., state: _Optional[_Union[ListedQuery.State, str]] = ..., version: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., central: _Optional[str] = ..., windows: _Optional[int] = ...) -> None: ...
+
+class ListQueriesReply(_message.Message):
+    __slots__ = ("queries", "next", "version")
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    queries: _containers.RepeatedCompositeFieldContainer[ListedQuery]
+    next: int
+    version: int
+    def __init__(self, queries: _Optional[_Iterable[_Union[ListedQuery, _Mapping]]] = ..., next: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ("after", "limit")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    limit: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class SourceStatus(_message.Message):
+    __slots__ = ("name", "incarnation", "site", "state", "position", "largest", "lateness", "counted", "late", "rejected")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[SourceStatus.State]
+        STATE_LIVE: _ClassVar[SourceStatus.State]
+        STATE_IDLE: _ClassVar[SourceStatus.State]
+        STATE_RETIRED: _ClassVar[SourceStatus.State]
+    STATE_UNSPECIFIED: SourceStatus.State
+    STATE_LIVE: SourceStatus.State
+    STATE_IDLE: SourceStatus.State
+    STATE_RETIRED: SourceStatus.State
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    site: str
+    state: SourceStatus.State
+    position: int
+    largest: int
+    lateness: int
+    counted: int
+    late: int
+    rejected: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., site: _Optional[str] = ..., state: _Optional[_Union[SourceStatus.State, str]] = ..., position: _Optional[int] = ..., largest: _Optional[int] = ..., lateness: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ...) -> None: ...
+
+class Totals(_message.Message):
+    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused")
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    IDLE_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    sources: int
+    idle: int
+    retired: int
+    accepted: int
+    counted: int
+    late: int
+    rejected: int
+    windows: int
+    refused: int
+    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
+
+class DegradedQuery(_message.Message):
+    __slots__ = ("query", "reason", "waiting", "sources")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    reason: str
+    waiting: int
+    sources: _containers.RepeatedCompositeFieldContainer[_tree_pb2.Named]
+    def __init__(self, query: _Optional[str] = ..., reason: _Optional[str] = ..., waiting: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[_tree_pb2.Named, _Mapping]]] = ...) -> None: ...
+
+class SinkStatus(_message.Message):
+    __slots__ = ("name", "behind", "delivered", "failure")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    behind: int
+    delivered: int
+    failure: str
+    def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next")
+    TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    TOTALS_FIELD_NUMBER: _ClassVar[int]
+    DEGRADED_FIELD_NUMBER: _ClassVar[int]
+    SINKS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    topology: str
+    expected: int
+    started: bool
+    position: int
+    watermark: int
+    largest: int
+    version: int
+    queries: int
+    totals: Totals
+    degraded: _containers.RepeatedCompositeFieldContainer[DegradedQuery]
+    sinks: _containers.RepeatedCompositeFieldContainer[SinkStatus]
+    sources: _containers.RepeatedCompositeFieldContainer[SourceStatus]
+    next: int
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+
+class SkipRequest(_message.Message):
+    __slots__ = ("source", "seq")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    seq: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class SkipReply(_message.Message):
+    __slots__ = ("source", "position")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    position: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
+
+class RetireRequest(_message.Message):
+    __slots__ = ("source",)
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ...) -> None: ...
+
+class RetireReply(_message.Message):
+    __slots__ = ("source", "counted_to")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    counted_to: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., counted_to: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,405 @@
+"""The service Control: it reads requests, lets the machine decide, and tells what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater.groups.members import Active
+from headwater.machines.messages import Send
+from headwater.machines.root import RootMachine
+from headwater.node import Change, Source
+from headwater.queries import Query
+from headwater.rows import TS_MAX, TS_MIN
+from headwater.sources import SourceId
+from headwater.topology import Functions, queries_of, query_document, query_of
+from headwater.topology.queries import QUERIES_LIMIT
+from headwater.windows import Punctuation, Session, is_count
+from headwater_root.delivery import Deliveries
+from headwater_wire.v1 import control_pb2 as pb
+from headwater_wire.v1 import control_pb2_grpc, tree_pb2
+
+NAME = pb.DESCRIPTOR.services_by_name["Control"].full_name
+PROBLEMS = "headwater-problems-bin"
+REQUEST_BYTES, DOCUMENT_BYTES, REPLY_BYTES = 65_536, 65_000, 1 << 20
+# Of the queries of all changes together.
+CHANGES_BYTES = 1 << 20
+PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
+QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+class NotThere(Invalid):
+    """A query or source that a request names, and that the root does not know."""
+
+
+class Full(Invalid):
+    """A bound that is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A query there is or was: it came with a version and sees the events with `begin <= ts < end`."""
+
+    active: Active
+    incarnation: int
+    version: int
+    at_once: bool = False
+
+
+class Control(control_pb2_grpc.ControlServicer):
+    """Control of one root; everything happens in the thread of the machine."""
+
+    def __init__(
+        self,
+        topology: str,
+        machine: RootMachine,
+        deliveries: Deliveries,
+        windows: Mapping[int, int],
+        send: Callable[[Sequence[Send]], None],
+        halt: Callable[[HeadwaterError], None],
+        functions: Functions = lambda name: None,
+    ) -> None:
+        """`windows` says how many each query (by its number) has put out, `halt` takes what no root
+        survives, `functions` finds users' functions by their names."""
+        self._topology, self._machine, self._deliveries = topology, machine, deliveries
+        self._windows, self._send, self._halt, self._functions = windows, send, halt, functions
+
+    def join(self, server: grpc.aio.Server) -> None:
+        control_pb2_grpc.add_ControlServicer_to_server(self, server)  # type: ignore[no-untyped-call]  # generated
+
+    # The methods: names of the .proto file
+
+    async def AddQuery(self, request: pb.AddQueryRequest, context: Any) -> pb.AddQueryReply:  # noqa: N802
+        return await self._answered(context, self._add, request, changes=True)
+
+    async def RemoveQuery(  # noqa: N802
+        self, request: pb.RemoveQueryRequest, context: Any
+    ) -> pb.RemoveQueryReply:
+        return await self._answered(context, self._remove, request, changes=True)
+
+    async def ListQueries(  # noqa: N802
+        self, request: pb.ListQueriesRequest, context: Any
+    ) -> pb.ListQueriesReply:
+        return await self._answered(context, self._listed, request)
+
+    async def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:  # noqa: N802
+        return await self._answered(context, self._status, request)
+
+    async def Skip(self, request: pb.SkipRequest, context: Any) -> pb.SkipReply:  # noqa: N802
+        return await self._answered(context, self._skip, request, changes=True)
+
+    async def Retire(self, request: pb.RetireRequest, context: Any) -> pb.RetireReply:  # noqa: N802
+        return await self._answered(context, self._retire, request, changes=True)
+
+    async def _answered(
+        self, context: Any, answer: Callable[[Request], Reply], request: Request, *, changes: bool = False
+    ) -> Reply:
+        """The one place where errors become states of gRPC."""
+        code = grpc.StatusCode.INTERNAL
+        trailer: tuple[tuple[str, bytes], ...] = ()
+        try:
+            _bounded(request)
+            if changes:
+                # What waits is applied first, and whoever sent it hears of it.
+                self._send(self._machine.commit())
+            return answer(request)
+        except NotThere as error:
+            code, words = grpc.StatusCode.NOT_FOUND, str(error)
+        except Full as error:
+            code, words = grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)
+        except Invalid as error:
+            code, words = grpc.StatusCode.INVALID_ARGUMENT, str(error)
+            trailer = ((PROBLEMS, problems_message(error.problems).SerializeToString()),)
+        except HeadwaterError as error:
+            words = str(error)
+            self._halt(error)
+        await context.abort(code, _cut(words, WORDS_BYTES), trailer)
+        raise AssertionError("abort raises")
+
+    # Queries
+
+    def _add(self, request: pb.AddQueryRequest) -> pb.AddQueryReply:
+        query = self._query(request.document)
+        self._check_room(query)
+        try:
+            change = self._machine.add(query)
+        except Invalid as error:
+            raise Invalid("the query cannot be added", map(_plain, error.problems)) from error
+        reply = pb.AddQueryReply(id=query.id, version=change.version, first_result=first_result(change))
+        if change.edge != TS_MIN:
+            reply.edge = change.edge
+            if bounds := first_window(change):
+                reply.first_window.start, reply.first_window.end = bounds
+        return reply
+
+    def _check_room(self, query: Query) -> None:
+        """Every node is told all changes in one message, so there is a bound to them."""
+        engine, what = self._machine.engine, "the query cannot be added"
+        if len(engine.active) >= QUERIES_LIMIT and query.id not in engine.active:
+            said = f"there are {len(engine.active)}"
+            raise Full(what, [Problem("queries", said, "remove one that is no longer needed")])
+        # Whatever is added may be removed, which is a change of the same size.
+        added = [change.query for change in engine.changes if change.kind == "add"]
+        if sum(2 * len(_document(each)) for each in [*added, query]) > CHANGES_BYTES:
+            said = f"{len(added)} were added since the beginning, which is as much as nodes can be told"
+            raise Full(what, [Problem("queries", said, "start the topology anew with the queries it needs")])
+
+    def _query(self, document: str) -> Query:
+        what = "the query cannot be read"
+        if len(document.encode()) > DOCUMENT_BYTES:
+            problem = Problem("document", "is too long", f"send at most {DOCUMENT_BYTES} bytes")
+            raise Invalid(what, [problem])
+        try:
+            given = json.loads(document)
+        except (ValueError, RecursionError) as error:
+            raise Invalid(
+                what, [Problem("document", f"is no JSON ({error})", "send a query as JSON")]
+            ) from None
+        try:
+            if isinstance(given, dict) and "kind" in given:
+                topology, query = query_of(given, self._functions)
+                if topology != self._topology:
+                    said = f"is {topology!r}, but this is the root of {self._topology!r}"
+                    raise Invalid(what, [Problem("spec.topologyRef", said, "ask the root of that topology")])
+                return query
+            (query,) = queries_of([given], self._functions)
+            return query
+        except Invalid as error:
+            raise Invalid(what, map(_plain, error.problems)) from error
+
+    def _remove(self, request: pb.RemoveQueryRequest) -> pb.RemoveQueryReply:
+        active = self._machine.engine.active
+        if request.id not in active:
+            remedy = f"give one of {', '.join(active[:20])}" if active else "there is none to remove"
+            problem = Problem("id", f"{request.id!r} is not there", remedy)
+            raise NotThere("the query cannot be removed", [problem])
+        change = self._machine.remove(request.id, at_once=request.at_once)
+        edge = None if change.edge == TS_MIN else change.edge
+        return pb.RemoveQueryReply(version=change.version, edge=edge)
+
+    def _listed(self, request: pb.ListQueriesRequest) -> pb.ListQueriesReply:
+        lives = list(self._lives())
+        reply = pb.ListQueriesReply(version=self._machine.engine.version)
+        limit, size = min(request.limit or QUERIES_PAGE, QUERIES_PAGE), 0
+        place = request.after
+        for life in lives[place : place + limit]:
+            told = self._told(life)
+            size += told.ByteSize()
+            if size > REPLY_BYTES and reply.queries:
+                break
+            reply.queries.append(told)
+            place += 1
+        reply.next = place if place < len(lives) else 0
+        return reply
+
+    def _lives(self) -> Iterator[_Life]:
+        """All queries there ever were, in the order of their numbers."""
+        engine = self._machine.engine
+        added = [change for change in engine.changes if change.kind == "add"]
+        first = len(engine.queries) - len(added)
+        lives = [_Life(Active(n, query), 1, 0) for n, query in enumerate(engine.queries[:first])]
+        present = {life.active.query.id: life for life in lives}
+        times = dict.fromkeys(present, 1)
+        for change in engine.changes:
+            id = change.query.id
+            if change.kind == "add":
+                times[id] = times.get(id, 0) + 1
+                active = Active(len(lives), change.query, change.edge)
+                present[id] = _Life(active, times[id], change.version)
+                lives.append(present[id])
+            else:
+                life = present.pop(id)
+                active = Active(life.active.index, life.active.query, life.active.begin, change.edge)
+                lives[active.index] = _Life(active, life.incarnation, life.version, change.at_once)
+        return iter(lives)
+
+    def _told(self, life: _Life) -> pb.ListedQuery:
+        active = life.active
+        state, watermark = pb.ListedQuery.STATE_ACTIVE, self._machine.engine.watermark
+        if active.end != TS_MAX:
+            over = life.at_once or (watermark is not None and active.last_end < watermark)
+            state = pb.ListedQuery.STATE_ENDED if over else pb.ListedQuery.STATE_ENDING
+        return pb.ListedQuery(
+            id=active.query.id,
+            incarnation=life.incarnation,
+            document=_document(active.query),
+            state=state,
+            version=life.version,
+            since=None if active.begin == TS_MIN else active.begin,
+            until=None if active.end == TS_MAX else active.end,
+            central=_cut(active.query.central or ""),
+            windows=self._windows.get(active.index, 0),
+        )
+
+    # Status
+
+    def _status(self, request: pb.StatusRequest) -> pb.StatusReply:
+        engine = self._machine.engine
+        limit = min(request.limit or SOURCES_PAGE, SOURCES_PAGE_LIMIT)
+        shown = list(islice(engine.sources.values(), request.after, request.after + limit))
+        reached = request.after + len(shown)
+        return pb.StatusReply(
+            topology=self._topology,
+            expected=self._machine.settings.expected,
+            started=engine.started,
+            position=self._machine.position,
+            watermark=engine.watermark,
+            largest=None if engine.largest == TS_MIN else engine.largest,
+            version=engine.version,
+            queries=len(engine.active),
+            totals=self._totals(),
+            degraded=[
+                pb.DegradedQuery(
+                    query=each.query,
+                    reason=_cut(each.reason, 4_096),
+                    waiting=each.waiting,
+                    sources=[_named(name) for name in each.sources],
+                )
+                for each in engine.degraded
+            ],
+            sinks=list(self._sinks()),
+            sources=[self._source(source) for source in shown],
+            next=reached if reached < len(engine.sources) else 0,
+        )
+
+    def _totals(self) -> pb.Totals:
+        engine = self._machine.engine
+        accounts = [engine.account(name) for name in engine.sources]
+        return pb.Totals(
+            sources=len(accounts),
+            idle=sum(source.idle and not source.retired for source in engine.sources.values()),
+            retired=sum(source.retired for source in engine.sources.values()),
+            accepted=sum(account.accepted for account in accounts),
+            counted=sum(account.counted for account in accounts),
+            late=sum(account.late for account in accounts),
+            rejected=sum(account.rejected for account in accounts),
+            windows=sum(self._windows.values()),
+            refused=self._machine.refused,
+        )
+
+    def _source(self, source: Source) -> pb.SourceStatus:
+        id, account = SourceId.of(source.name), self._machine.engine.account(source.name)
+        state = pb.SourceStatus.STATE_IDLE if source.idle else pb.SourceStatus.STATE_LIVE
+        return pb.SourceStatus(
+            name=id.name,
+            incarnation=id.incarnation,
+            site=source.site,
+            state=pb.SourceStatus.STATE_RETIRED if source.retired else state,
+            position=source.position,
+            largest=None if source.largest == TS_MIN else source.largest,
+            lateness=source.lateness,
+            counted=account.counted,
+            late=account.late,
+            rejected=account.rejected,
+        )
+
+    def _sinks(self) -> Iterator[pb.SinkStatus]:
+        last, failing = self._deliveries.last, self._deliveries.failing
+        for name, cursor in self._deliveries.cursors:
+            failure = _cut(failing.get(name, ""))
+            yield pb.SinkStatus(name=name, behind=max(last - cursor, 0), delivered=cursor, failure=failure)
+
+    # Sources
+
+    def _skip(self, request: pb.SkipRequest) -> pb.SkipReply:
+        what = "the record cannot be skipped"
+        source = self._known(request.source, what)
+        # Before the machine logs it: what the log holds, every replay has to be able to apply.
+        if source.retired:
+            problem = Problem("source", f"{request.source.name!r} is retired", "name one that is read")
+            raise Invalid(what, [problem])
+        if request.seq <= source.position:
+            problem = Problem("seq", f"{request.seq} was read already", f"give one above {source.position}")
+            raise Invalid(what, [problem])
+        self._machine.skip(source.name, request.seq)
+        return pb.SkipReply(source=_named(source.name), position=self._machine.position)
+
+    def _retire(self, request: pb.RetireRequest) -> pb.RetireReply:
+        source = self._known(request.source, "the source cannot be retired")
+        if not source.retired:
+            self._machine.retire(source.name)
+        return pb.RetireReply(source=_named(source.name), counted_to=source.position)
+
+    def _known(self, asked: tree_pb2.Named, what: str) -> Source:
+        sources = self._machine.engine.sources
+        found = [id for id in map(SourceId.of, sources) if id.name == asked.name]
+        if asked.incarnation:
+            found = [id for id in found if id.incarnation == asked.incarnation]
+        if not found:
+            name = asked.name if not asked.incarnation else f"{asked.name}/{asked.incarnation}"
+            problem = Problem("source", f"{_cut(name)!r} is not known", "see the names with headwater status")
+            raise NotThere(what, [problem])
+        return sources[str(max(found))]
+
+
+def first_window(change: Change) -> tuple[int, int] | None:
+    """The bounds of the first whole window of a query that was added, where its edge alone says them."""
+    periodic = None if is_count(change.query.window) else Active(0, change.query).periodic
+    if periodic is None or change.edge == TS_MIN:
+        return None
+    return change.edge, change.edge + periodic.length
+
+
+def first_result(change: Change) -> str:
+    """What the first result of a query that was added will be."""
+    window = change.query.window
+    where = "from the first event on" if change.edge == TS_MIN else f"at or behind {change.edge}"
+    if bounds := first_window(change):
+        return f"the first whole window is [{bounds[0]}, {bounds[1]})"
+    if isinstance(window, Session):
+        return f"the first session is that of the first event {where}"
+    if isinstance(window, Punctuation):
+        return f"the first window begins with the first mark {window.start!r} {where}"
+    if is_count(window):
+        return f"the first window is of the first {window.count} events {where}"
+    return "the first window is that of the first event"
+
+
+def problems_message(problems: Iterable[Problem]) -> pb.Problems:
+    """As many problems as fit into a trailer."""
+    message = pb.Problems()
+    for problem in problems:
+        field, said, remedy = _cut(problem.field), _cut(problem.message), _cut(problem.remedy)
+        told = pb.Problem(field=field, message=said, remedy=remedy)
+        if message.left_out or message.ByteSize() + told.ByteSize() > PROBLEMS_BYTES - 16:
+            message.left_out += 1
+        else:
+            message.problems.append(told)
+    return message
+
+
+def _bounded(request: Any) -> None:
+    if request.ByteSize() > REQUEST_BYTES:
+        problem = Problem("request", f"has {request.ByteSize()} bytes", f"send at most {REQUEST_BYTES}")
+        raise Invalid("the request cannot be taken", [problem])
+
+
+def _plain(problem: Problem) -> Problem:
+    """A problem of the one query: its field without the list that it would stand in."""
+    _, listed, field = problem.field.rpartition("].")
+    return Problem(field if listed else problem.field, problem.message, problem.remedy)
+
+
+def _document(query: Query) -> str:
+    return json.dumps(query_document(query), separators=(",", ":"))
+
+
+def _named(source: str) -> tree_pb2.Named:
+    id = SourceId.of(source)
+    return tree_pb2.Named(name=id.name, incarnation=id.incarnation)
+
+
+def _cut(text: str, limit: int = TEXT_BYTES) -> str:
+    """At most so many bytes of a text."""
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= limit else data[: limit - 3].decode("utf-8", "ignore") + "..."

@@ -1,0 +1,129 @@
+"""What a run measures: latencies, rates, shares of events, and whether everything adds up."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from headwater_cli.generator import Sensor, limited, needed
+from headwater_cli.latency import Latency
+from headwater_cli.picture import Picture, Row
+from headwater_cli.rates import Rates
+from headwater_cli.summary import Layer, Summary, size, told
+from headwater_cli.times import moment
+
+LATENESS = {"a": 2, "b": 0, "c": 5}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-20, 40)), max_size=25),
+    st.lists(st.integers(-20, 40), max_size=6),
+)
+@settings(max_examples=200)
+def test_latency_counts_from_when_the_last_source_is_beyond_the_window(
+    handed: list[tuple[str, int]], ends: list[int]
+) -> None:
+    latency = Latency(LATENESS.items())
+    for at, (source, largest) in enumerate(handed):
+        latency.handed(source, largest, float(at))
+    out = float(len(handed))
+    expected = []
+    for end in ends:
+        latency.came_out(end, out)
+        beyond = [
+            next((at for at, (s, largest) in enumerate(handed) if s == name and largest - late >= end), None)
+            for name, late in LATENESS.items()
+        ]
+        moments = [at for at in beyond if at is not None]
+        if len(moments) == len(beyond):
+            expected.append(out - max(moments))
+    expected.sort()
+    found = latency.quantiles(0.0, 0.5, 1.0)
+    assert found == ([expected[0], expected[len(expected) // 2], expected[-1]] if expected else [])
+
+
+def test_a_window_that_came_before_all_sources_were_there_is_left_out() -> None:
+    latency = Latency({"a": 0}.items())
+    latency.handed("a", 10, 5.0)
+    latency.came_out(10, 4.0)
+    assert latency.quantiles(0.5) == []
+
+
+@given(st.lists(st.floats(0.1, 5_000), min_size=1, max_size=30), st.integers(1, 100_000))
+@settings(max_examples=200)
+def test_sensors_share_the_events_by_their_rates(rates: list[float], events: int) -> None:
+    sensors = [Sensor(f"s{n}", "", rate, 0, n) for n, rate in enumerate(rates)]
+    found = limited(sensors, events)
+    assert sum(sensor.limit or 0 for sensor in found) == events
+    total = sum(sensor.each_second for sensor in sensors)
+    for sensor in found:
+        assert abs((sensor.limit or 0) - events * sensor.each_second / total) <= 1
+        assert needed(found) * sensor.each_second >= (sensor.limit or 0)
+    # All of them end together: none is done long before the others.
+    assert needed(found) <= events / total + 2
+
+
+def test_a_sensor_sends_as_many_events_as_it_may_and_the_same_ones_again() -> None:
+    sensor = Sensor("s", "", 10, 0, 7, limit=25)
+    sent = list(sensor.seconds(9))
+    assert [len(second.ts) for second in sent] == [10, 10, 5]
+    assert [second.ts for second in sensor.seconds(9)] == [second.ts for second in sent]
+
+
+def test_rates_are_of_late() -> None:
+    rates = Rates()
+    assert rates.rate("x") == 0
+    for at in range(10):
+        rates.take(at, {"x": 10 * at if at < 5 else 50 + 100 * (at - 5)})
+    assert rates.rate("x") == 100
+    assert rates.rate("unknown") == 0
+
+
+def test_what_does_not_add_up_is_said() -> None:
+    summary = Summary("plant", 2, sent=10, counted=7, late=1, rejected=1, differing=3, failed={"l1-0": 3})
+    summary.judge()
+    assert not summary.ok
+    assert summary.problems == [
+        "10 events were sent, but 9 are counted, late or rejected",
+        "3 windows differ from the oracle",
+        "l1-0 ended with code 3",
+    ]
+    summary.counted, summary.differing, summary.failed = 8, 0, {}
+    summary.judge()
+    assert summary.ok
+
+
+def test_the_picture_and_the_closing_lines() -> None:
+    console = Console(record=True, width=100, file=io.StringIO())
+    rows = [
+        Row("sources", 12, 2_000.4, None, 71_234.0, None),
+        Row("root", 1, 1_999.0, 1_990.0, None, 300_000),
+    ]
+    watermark = 1_700_000_000_500_000
+    console.print(Picture("plant", rows, watermark, 300_000, 1_234, 56.0, (80.2, 120.9), ["window"]))
+    layers = [Layer("children", 2, 123, 0.0123)]
+    told(Summary("plant", 2, raw_bytes=10_000, layers=layers, differing=0), console)
+    text = console.export_text()
+    assert "watermark 2023-11-14 22:13:20.500, 0.3 s behind the sources\n" in text
+    assert "1,234 windows, 56/s; latency p50 80 ms, p99 121 ms" in text
+    assert "71.2 kB" in text
+    assert "bytes up: sources 10.0 kB (raw), children 123 B (1.2%)" in text
+    assert "every window equals the oracle" in text
+
+
+@pytest.mark.parametrize(
+    "count, words",
+    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (2_500_000, "2.5 MB"), (3e12, "3,000.0 GB")],
+)
+def test_sizes_are_readable(count: float, words: str) -> None:
+    assert size(count) == words
+
+
+def test_times_are_readable_as_far_as_there_is_a_calendar() -> None:
+    assert moment(0) == "1970-01-01 00:00:00.000"
+    assert moment(-1_000) == "1969-12-31 23:59:59.999"
+    assert moment(1 << 62) == f"{1 << 62:,}"
