@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _APART = "\0"
+NAME_LIMIT = 253
 
 
 class SourceId(NamedTuple):
@@ -24,3 +25,17 @@ class SourceId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}{_APART}{self.incarnation:010d}" if self.incarnation else self.name
+
+
+def source_problem(name: object) -> tuple[str, str] | None:
+    """What is wrong with the name of a source, and the remedy."""
+    if not isinstance(name, str) or not name:
+        return f"is {name!r}", "give the name of the source"
+    if not name.isprintable():
+        return (
+            f"is {name!r}, with a character that does not print",
+            "use letters, digits and signs that print",
+        )
+    if (size := len(name.encode())) > NAME_LIMIT:
+        return f"is {size} bytes long", f"keep names of sources within {NAME_LIMIT} bytes of UTF-8"
+    return None

@@ -125,6 +125,8 @@ class Spool:
         self._pending_bytes = 0
         self._last: Block | None = None
         self._segments: list[Segment] = []
+        # So far the root has counted, as far as this opening has heard.
+        self.counted = 0
         self._slots = _Slots(directory / "state")
         try:
             self._start(token)
@@ -387,7 +389,6 @@ class Spool:
         self._cut(self._file)
         self.opening = token(ID_BYTES)
         self._found = self.head
-        # So far the root has counted, as far as this opening has heard.
         self.counted = self.base
         unconfirmed = found.unconfirmed
         self._write_state(unconfirmed=self.head if unconfirmed is None else unconfirmed)
