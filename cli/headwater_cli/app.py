@@ -12,6 +12,7 @@ from rich.live import Live
 
 from headwater_cli import manifests
 from headwater_cli.run import Run, as_json, told
+from headwater_cli.send import send
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,6 +22,7 @@ def main() -> None:
     \b
     headwater validate examples/factory.yaml
     headwater run examples/factory.yaml --seconds 10 --verify
+    headwater send day.csv --to 127.0.0.1:7070 --name boiler-7
     """
 
 
@@ -92,3 +94,6 @@ def run(topology: Path, children: int, layers: list[int], seconds: int, verify: 
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+main.add_command(send)

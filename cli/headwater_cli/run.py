@@ -13,23 +13,22 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headwater.machines.source import Settings
 from headwater.topology import Topology, query_document
-from headwater_cli.generator import KEYS, MARKS, SECOND, START, Sensor, last_beat, sensors
+from headwater_cli.feeds import Feed, Generated
+from headwater_cli.generator import SECOND, START, sensors
 from headwater_cli.processes import Process
 from headwater_cli.verify import differing
 from headwater_root import resultlines
 from headwater_root.sinks.console import readable
+from headwater_source import Source
 from headwater_source.client import SourceClient
-from headwater_source.spool import Spool
+from headwater_source.origin import directory_name
 
-SPOOL_BYTES = 1 << 30
 PATIENCE = 120.0
 # How many windows are shown, and how many of those that come at once are printed.
 LATEST, ECHOED = 12, 3
@@ -65,10 +64,10 @@ class Run:
         self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.processes: list[Process] = []
-        self.sensors = sensors(topology)
+        self.feeds: list[Feed] = [Generated(sensor, seconds) for sensor in sensors(topology)]
         self.clients: list[SourceClient] = []
         self.records: dict[str, int] = {}
-        self.summary = Summary(topology.name, len(self.sensors), 0)
+        self.summary = Summary(topology.name, len(self.feeds), 0)
         # The last windows that were seen, and the file that they came in.
         self._latest: deque[str] = deque(maxlen=LATEST)
         self._seen = ""
@@ -80,8 +79,8 @@ class Run:
             leaves = await self._start()
             self.summary.nodes = len(self.processes)
             feeding = [
-                asyncio.create_task(self._feed(sensor, leaves[n % len(leaves)]))
-                for n, sensor in enumerate(self.sensors)
+                asyncio.create_task(self._feed(feed, leaves[n % len(leaves)]))
+                for n, feed in enumerate(self.feeds)
             ]
             await self._until_counted(feeding, live, echo)
             self.summary.seconds = round(monotonic() - begin, 2)
@@ -89,7 +88,7 @@ class Run:
             await self._stop()
         self._sum_up()
         if verify:
-            self.summary.differing = differing(self.topology, self.directory, self.seconds)
+            self.summary.differing = differing(self.topology, self.directory, self.feeds)
         self.summary.ok = not self.summary.differing and (
             self.summary.sent == self.summary.counted + self.summary.late + self.summary.rejected
         )
@@ -155,27 +154,28 @@ class Run:
 
     # Sources
 
-    async def _feed(self, sensor: Sensor, child: Process) -> None:
-        spool = Spool.open(self.directory / "spools" / sensor.name, limit_bytes=SPOOL_BYTES)
-        settings = Settings("root", sensor.site, sensor.lateness)
-        client = SourceClient(sensor.name, child.name, spool, settings)
-        self.clients.append(client)
-        client.start(f"127.0.0.1:{child.port}")
+    async def _feed(self, feed: Feed, child: Process) -> None:
+        source = self._source(feed, child)
         begin = monotonic()
-        for number, columns in enumerate(sensor.seconds(self.seconds), start=1):
-            spool.append(
-                columns.ts, columns.value, key=columns.key, keys=KEYS, mark=columns.mark, marks=MARKS
-            )
-            self._sent(sensor, spool)
+        for number, part in enumerate(feed.parts(), start=1):
             # A second of events a second: what a sensor does.
-            await asyncio.sleep(max(begin + number - monotonic(), 0))
-        spool.append([last_beat(self.seconds)], [np.nan], bare=[True])
-        self._sent(sensor, spool)
-        while not client.done:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
+            await source.append(part)
+            self.records[feed.name] = source.accepted
+        await source.flush()
 
-    def _sent(self, sensor: Sensor, spool: Spool) -> None:
-        self.records[sensor.name] = spool.head
+    def _source(self, feed: Feed, child: Process) -> Source:
+        source = Source(
+            feed.name,
+            f"127.0.0.1:{child.port}",
+            spool=self.directory / "spools" / directory_name(feed.name),
+            site=feed.site,
+            lateness=feed.lateness,
+            child=child.name,
+        )
+        source.open()
+        self.clients.append(source.start())
+        return source
 
     async def _until_counted(
         self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None

@@ -1,0 +1,259 @@
+"""`headwater send` as a user calls it, into a real tree, compared with the oracle."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwater_cli.feeds import Kept, beat
+from headwater_cli.generator import AFTER
+from headwater_source.readers import open_input
+from tests.tree.processes import Tree, tree
+
+COMMAND = [sys.executable, "-m", "headwater_cli", "send"]
+LATENESS = 1_000_000
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Tree]:
+    with tree(tmp_path / "tree") as found:
+        yield found
+
+
+def send(
+    there: Tree | str, *arguments: object, spool: Path, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    to = there if isinstance(there, str) else there.address
+    command = [*COMMAND, *map(str, arguments), "--to", to, "--spool", str(spool)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def summary(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def lines(count: int, seed: int = 1, source: str | None = None) -> list[str]:
+    """Records in some disorder, some of them late."""
+    rng = random.Random(seed)
+    found = []
+    for n in range(count):
+        ts = 1_700_000_000_000_000 + n * 1_000 - (rng.randrange(2 * LATENESS) if rng.random() < 0.1 else 0)
+        row = f"{ts},{rng.randrange(-50, 50)},k{rng.randrange(3)}"
+        found.append(row if source is None else f"{row},{source}")
+    return found
+
+
+def written(path: Path, rows: Iterable[str], header: str = "ts,value,key") -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def kept(path: Path, name: str = "s", *, last: bool = True, lateness: int = LATENESS) -> Kept:
+    """What a file says of a source, and the heartbeat of --end."""
+    found = Kept(name, "", lateness)
+    for part in open_input(str(path)):
+        found.kept += [events for source, events in part.by_source("s") if source == name]
+    if last:
+        found.kept.append(beat(max(int(part.ts.max()) for part in found.kept) + AFTER))
+    return found
+
+
+def test_a_file_is_counted_once_however_often_it_is_sent(running: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", lines(3_000))
+    given = ("--name", "s", "--lateness", "1s", "--json")
+    spool = tmp_path / "spools"
+    done = send(running, path, *given, spool=spool)
+    assert done.returncode == 0, done.stderr
+    said = summary(done)
+    assert said["read"] == said["accepted"] == said["counted"] == said["sent"] == 3_000
+    assert said["left"] == 0
+    # The same again: nothing is sent. Longer: what is new is.
+    done = send(running, path, *given, spool=spool)
+    assert done.returncode == 0, done.stderr
+    assert "3,000 records" in done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (3_000, 0)
+    written(path, lines(4_000))
+    done = send(running, path, *given, "--end", spool=spool)
+    assert done.returncode == 0, done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (3_000, 1_000)
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+    assert len(running.rows()) > 10
+
+
+def test_killed_in_the_midst_and_sent_again_it_is_exact(running: Tree, tmp_path: Path) -> None:
+    """The sender is killed several times, the child once; every event is counted once."""
+    path = written(tmp_path / "x.csv", lines(60_000))
+    arguments = [path, "--name", "s", "--lateness", "1s", "--rate", 30_000, "--end", "--json"]
+    command = [*COMMAND, *map(str, arguments), "--to", running.address, "--spool", str(tmp_path / "spools")]
+    for wait in (1.2, 0.9, 1.0):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(wait)
+        finally:
+            process.kill()
+            process.wait()
+    done = send(running, *arguments, spool=tmp_path / "spools")
+    assert done.returncode == 0, done.stderr
+    said = summary(done)
+    assert 0 < said["before"] < 60_000
+    assert said["before"] + said["accepted"] == said["read"] == 60_000
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+
+
+def test_a_bad_record_stops_it_and_is_mended(running: Tree, tmp_path: Path) -> None:
+    rows = lines(50)
+    path = written(tmp_path / "x.csv", [*rows[:20], "nonsense,1,k", *rows[20:]])
+    given = ("--name", "s", "--lateness", "1s", "--json")
+    spool = tmp_path / "spools"
+    done = send(running, path, *given, spool=spool)
+    assert done.returncode == 1
+    assert f"{path}, line 22: ts: is 'nonsense'" in done.stderr
+    assert (summary(done)["accepted"], summary(done)["counted"]) == (20, 20)
+    # Mended, with another length: nothing is sent twice.
+    written(path, rows)
+    done = send(running, path, *given, "--end", spool=spool)
+    assert done.returncode == 0, done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (20, 30)
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+
+
+def test_bad_records_are_passed_over_and_counted(running: Tree, tmp_path: Path) -> None:
+    rows = lines(50)
+    path = written(tmp_path / "x.csv", [*rows[:20], "nonsense,1,k", *rows[20:]])
+    done = send(running, path, "--name", "s", "--skip-bad", spool=tmp_path / "spools")
+    assert done.returncode == 0, done.stderr
+    assert "line 22" in done.stderr
+    assert "1 bad records passed over" in done.stdout
+    assert "50 counted by the root" in done.stdout
+
+
+def test_a_column_of_sources_is_one_spool_each(tmp_path: Path) -> None:
+    rows = [row for three in zip(*(lines(500, n, f"s{n}") for n in range(3)), strict=True) for row in three]
+    path = written(tmp_path / "x.csv", rows, "ts,value,key,source")
+    with tree(tmp_path / "tree", expected=3) as running:
+        done = send(running, path, "--lateness", "1s", "--end", "--json", spool=tmp_path / "spools")
+        assert done.returncode == 0, done.stderr
+        assert (summary(done)["sources"], summary(done)["counted"]) == (3, 1_503)
+        assert sorted(each.name for each in (tmp_path / "spools").iterdir()) == ["s0", "s1", "s2"]
+        running.stop()
+        assert running.differing([kept(path, f"s{n}") for n in range(3)]) == 0
+        assert running.rows()
+
+
+def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, tmp_path: Path) -> None:
+    spool = tmp_path / "spools"
+    command = [*COMMAND, "-", "--format", "csv", "--name", "s", "--json", "--to", running.address]
+    with subprocess.Popen(
+        [*command, "--spool", str(spool)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"ts,value\n1000000,1\n")
+            process.stdin.flush()
+            until = time.monotonic() + 20
+            while b"1000000" not in log_of(spool / "s") and time.monotonic() < until:
+                time.sleep(0.02)
+            for n in range(3):
+                process.stdin.write(b"%d,1\n" % (1_000_001 + n))
+                process.stdin.flush()
+                time.sleep(0.1)
+                assert len(log_of(spool / "s").split()) == 2 + n
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+            assert process.returncode == 130, err
+            assert json.loads(out)["accepted"] == 4
+            assert b"Traceback" not in err
+        finally:
+            process.kill()
+    # Without anybody at the other end it is accepted all the same, and sent later.
+    done = send(
+        "127.0.0.1:1", "-", "--format", "csv", "--name", "s", "--timeout", "300ms", "--json",
+        spool=spool, input="ts,value\n2000000,1\n",
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert summary(done)["left"] >= 1
+    assert "--resume" in done.stderr
+    done = send(running, "--resume", "--name", "s", "--heartbeat-at", 9_000_000, "--json", spool=spool)
+    assert done.returncode == 0, done.stderr
+    assert summary(done)["left"] == 0
+    running.stop()
+    assert [row["count"] for row in running.rows() if row["query"] == "t"] == [4, 1]
+
+
+def log_of(directory: Path) -> bytes:
+    """The times that a spool holds, without opening it: another process has it."""
+    import numpy as np
+
+    found = []
+    for path in sorted(directory.glob("*.seg")):
+        data = np.frombuffer(path.read_bytes()[: path.stat().st_size // 4 * 4], "<u4")
+        found += [value for value in data.tolist() if 1_000_000 <= value < 1_000_010]
+    return b" ".join(b"%d" % value for value in found)
+
+
+def test_a_full_spool_waits(running: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", lines(120_000))
+    done = send(running, path, "--name", "s", "--spool-mib", 1, "--json", spool=tmp_path / "spools")
+    assert done.returncode == 0, done.stderr
+    assert summary(done)["counted"] == 120_000
+
+
+def test_heartbeats_of_the_clock_and_a_generator(running: Tree, tmp_path: Path) -> None:
+    done = send(
+        running, "--generator", "--name", "g", "--rate", 50, "--seconds", 2, "--heartbeat", "100ms", "--json",
+        spool=tmp_path / "spools",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = summary(done)
+    assert said["accepted"] == 100
+    assert 5 < said["heartbeats"] < 40
+    assert said["counted"] == said["accepted"] + said["heartbeats"]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ((), "give one of FILE"),
+        (("--resume",), "--name"),
+        (("x.csv", "--generator", "--name", "s"), "give one of FILE"),
+        (("missing.csv", "--name", "s"), "cannot be opened"),
+        (("-", "--name", "s"), "--format"),
+        (("--resume", "--name", "a\nb", "--timeout", "1s"), "does not print"),
+        (("--resume", "--name", "s", "--heartbeat", "1s"), "comes live"),
+        (("--generator", "--name", "s", "--lateness", "soon"), "no duration"),
+        (("--resume", "--name", "s", "--heartbeat-at", "soon"), "2026-01-31T12:00:00.5Z"),
+        (("-", "--format", "csv", "--columns", "when=x"), "when"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = send("127.0.0.1:1", *arguments, spool=tmp_path, cwd=tmp_path, input="")
+    assert done.returncode in (1, 2), done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_spools_are_below_the_state_directory(tmp_path: Path) -> None:
+    command = [*COMMAND, "--resume", "--name", "a/b", "--to", "127.0.0.1:1", "--timeout", "100ms"]
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 3, done.stderr
+    [directory] = (tmp_path / "headwater" / "sources").iterdir()
+    assert directory.name.startswith("a_b.")
