@@ -10,9 +10,12 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from headwater.errors import HeadwaterError
 from headwater_cli import manifests
+from headwater_cli.piped import VERIFIABLE, Piped
 from headwater_cli.run import Run, as_json, told
 from headwater_cli.send import send
+from headwater_source.readers import FORMATS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,19 +65,40 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
 @click.option(
     "--seconds", default=10, show_default=True, type=click.IntRange(1, 86_400), help="How long sources send."
 )
+@click.option(
+    "--input", "source", metavar="FILE", help="Events to send instead of generated ones; - is a pipe."
+)
+@click.option("--format", type=click.Choice(FORMATS), help="Of the input; otherwise its suffix says it.")
+@click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
-def run(topology: Path, children: int, layers: list[int], seconds: int, verify: bool, as_lines: bool) -> None:
-    """Start a whole tree as processes of this machine, with generated sources.
+def run(
+    topology: Path,
+    children: int,
+    layers: list[int],
+    seconds: int,
+    source: str | None,
+    format: str | None,
+    columns: str,
+    verify: bool,
+    as_lines: bool,
+) -> None:
+    """Start a whole tree as processes of this machine, with generated or piped sources.
 
     \b
     headwater run examples/factory.yaml --verify
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
+    headwater run examples/tumbling.yaml --input day.csv --verify
 
     Ends with code 0 only if every event is accounted for and, with --verify, every window is right.
     """
     document = manifests.read(topology)
-    work = Run(manifests.topology(topology), document, children, layers, seconds)
+    found = manifests.topology(topology)
+    try:
+        piped = None if source is None else Piped(source, format, columns, found, keep=verify)
+    except HeadwaterError as error:
+        raise click.ClickException(str(error)) from error
+    work = Run(found, document, children, layers, seconds, piped)
     console = Console(stderr=as_lines)
     try:
         if console.is_terminal and not as_lines:
@@ -85,10 +109,12 @@ def run(topology: Path, children: int, layers: list[int], seconds: int, verify: 
     except KeyboardInterrupt:
         console.print("stopped")
         sys.exit(130)
-    except (RuntimeError, TimeoutError) as error:
+    except (RuntimeError, TimeoutError, HeadwaterError) as error:
         raise click.ClickException(str(error)) from error
     finally:
         work.clean()
+    if piped is not None and verify and not piped.verifiable:
+        console.print(f"{piped.events:,} events are too many to verify; at most {VERIFIABLE:,} are compared")
     if as_lines:
         click.echo(as_json(summary))
     else:

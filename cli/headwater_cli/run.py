@@ -9,6 +9,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,15 +19,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headwater.rows import TS_MIN
 from headwater.topology import Topology, query_document
-from headwater_cli.feeds import Feed, Generated
-from headwater_cli.generator import SECOND, START, sensors
+from headwater_cli.ahead import Ahead
+from headwater_cli.feeds import Feed, Generated, Kept, beat
+from headwater_cli.generator import AFTER, SECOND, START, sensors
+from headwater_cli.piped import UNNAMED, Piped, expecting
 from headwater_cli.processes import Process
 from headwater_cli.verify import differing
 from headwater_root import resultlines
 from headwater_root.sinks.console import readable
 from headwater_source import Source
 from headwater_source.client import SourceClient
+from headwater_source.columns import Events
 from headwater_source.origin import directory_name
 
 PATIENCE = 120.0
@@ -58,13 +63,25 @@ class Run:
     """One run: processes, sources, and what they came to."""
 
     def __init__(
-        self, topology: Topology, document: dict[str, Any], children: int, layers: Sequence[int], seconds: int
+        self,
+        topology: Topology,
+        document: dict[str, Any],
+        children: int,
+        layers: Sequence[int],
+        seconds: int,
+        piped: Piped | None = None,
     ) -> None:
+        """`piped` are sources that are read from somewhere, instead of generated ones."""
+        if piped is not None:
+            topology, document = expecting(topology, document, piped.expected)
         self.topology, self.document, self.seconds = topology, document, seconds
         self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.processes: list[Process] = []
-        self.feeds: list[Feed] = [Generated(sensor, seconds) for sensor in sensors(topology)]
+        self.piped = piped
+        self.feeds: list[Feed] = []
+        if piped is None:
+            self.feeds = [Generated(sensor, seconds) for sensor in sensors(topology)]
         self.clients: list[SourceClient] = []
         self.records: dict[str, int] = {}
         self.summary = Summary(topology.name, len(self.feeds), 0)
@@ -82,14 +99,16 @@ class Run:
                 asyncio.create_task(self._feed(feed, leaves[n % len(leaves)]))
                 for n, feed in enumerate(self.feeds)
             ]
+            if self.piped is not None:
+                feeding.append(asyncio.create_task(self._pipe(self.piped, leaves)))
             await self._until_counted(feeding, live, echo)
             self.summary.seconds = round(monotonic() - begin, 2)
         finally:
             await self._stop()
         self._sum_up()
         if verify:
-            self.summary.differing = differing(self.topology, self.directory, self.feeds)
-        self.summary.ok = not self.summary.differing and (
+            self.summary.differing = self._differing()
+        self.summary.ok = (self.summary.differing == 0 or not verify) and (
             self.summary.sent == self.summary.counted + self.summary.late + self.summary.rejected
         )
         return self.summary
@@ -164,6 +183,36 @@ class Run:
             self.records[feed.name] = source.accepted
         await source.flush()
 
+    async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
+        """Events as fast as they come, and behind all of them a heartbeat of every source."""
+        opened: dict[str, Source] = {}
+        latest = TS_MIN
+        ahead = Ahead(piped)
+        while (part := await ahead.next()) is not None:
+            for name, events in part.by_source(UNNAMED):
+                feed = piped.feed(name, None if events.site is None else events.site.at(0))
+                if name not in opened:
+                    opened[name] = self._source(feed, leaves[len(opened) % len(leaves)])
+                    self.feeds.append(feed)
+                    self.summary.sources = len(self.feeds)
+                latest = max(latest, int(events.ts.max()))
+                await self._piped(piped, feed, opened[name], events)
+        for name, source in opened.items():
+            await self._piped(piped, piped.feeds[name], source, beat(latest + AFTER))
+        for source in opened.values():
+            await source.flush()
+
+    async def _piped(self, piped: Piped, feed: Kept, source: Source, events: Events) -> None:
+        await source.append(events)
+        piped.sent(feed, events)
+        self.records[feed.name] = source.accepted
+
+    def _differing(self) -> int | None:
+        """None if there is too much to compare."""
+        if self.piped is not None and not self.piped.verifiable:
+            return None
+        return differing(self.topology, self.directory, self.feeds)
+
     def _source(self, feed: Feed, child: Process) -> Source:
         source = Source(
             feed.name,
@@ -181,7 +230,8 @@ class Run:
         self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None
     ) -> None:
         waiting = set(feeding)
-        until = monotonic() + self.seconds + PATIENCE
+        # How long a pipe goes on, nobody knows.
+        until = inf if self.piped is not None else monotonic() + self.seconds + PATIENCE
         while waiting:
             done, waiting = await asyncio.wait(waiting, timeout=0.2)
             for task in done:

@@ -44,6 +44,7 @@ class Tree:
     directory: Path
     topology: Topology
     running: list[subprocess.Popen[str]] = field(default_factory=list)
+    above: int = 0
     port: int = 0
 
     @property
@@ -58,13 +59,13 @@ class Tree:
         assert process.stdout is not None
         return process, int(json.loads(process.stdout.readline())["port"])
 
-    def child(self, listen: str, above: int) -> subprocess.Popen[str]:
+    def child(self, listen: str = "127.0.0.1:0") -> subprocess.Popen[str]:
         given = {
             "name": "leaf",
             "role": "child",
             "listen": listen,
             "parent": "root",
-            "parent_address": f"127.0.0.1:{above}",
+            "parent_address": f"127.0.0.1:{self.above}",
             "queries": [query_document(query) for query in self.topology.queries],
             "flush_interval": 0.03,
         }
@@ -95,8 +96,10 @@ def tree(directory: Path, expected: int = 1, queries: list[dict[str, Any]] | Non
     path.write_text(json.dumps(manifest))
     found = Tree(directory, topology_of(manifest))
     try:
-        _, above = found.started("headwater_root", "--topology", path, "--directory", directory / "root")
-        found.child("127.0.0.1:0", above)
+        _, found.above = found.started(
+            "headwater_root", "--topology", path, "--directory", directory / "root"
+        )
+        found.child()
         yield found
     finally:
         for process in found.running:
