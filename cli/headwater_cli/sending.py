@@ -176,8 +176,6 @@ class Sending:
     async def _take(self, part: Events) -> None:
         self.summary.read += len(part)
         for name, events in part.by_source(self.options.name or ""):
-            if not len(events):
-                continue
             for site in _sites(events):
                 found = self._opened(name, site)
             latest = int(events.ts.max())

@@ -76,13 +76,15 @@ class Events:
 
     def by_source(self, unnamed: str) -> Iterator[tuple[str, Events]]:
         """The rows of each source, in their order; `unnamed` is whose the rows without a source are."""
+        if not len(self):
+            return
         if self.source is None:
             yield unnamed, self
             return
         order = np.argsort(self.source.codes, kind="stable")
         codes = self.source.codes[order]
-        for rows in np.split(order, np.flatnonzero(np.diff(codes)) + 1) if len(order) else ():
-            # Most inputs tell of one source in a row of rows, and are not copied for it.
+        for rows in np.split(order, np.flatnonzero(np.diff(codes)) + 1):
+            # Of one source alone they are the rows as they stand.
             whole = self if len(rows) == len(self) else self.part(rows)
             yield self.source.at(int(rows[0])) or unnamed, whole
 

@@ -68,6 +68,8 @@ class Source:
         self._spool: Spool | None = None
         self._client: SourceClient | None = None
         self._origin = Origin(name)
+        # Events of one call have numbers that follow each other.
+        self._appending = asyncio.Lock()
 
     async def __aenter__(self) -> Source:
         self.open()
@@ -176,31 +178,35 @@ class Source:
 
     async def append(self, events: Events) -> range:
         """Accept columns of events, all of them as this source's."""
-        first = self.spool.head + 1
         # A block may take half the spool; the rest is for headers.
         limit = min(BLOCK_LIMIT, self.spool.limit_bytes // 4) - 1_024
-        for piece in events.pieces(limit, ROWS):
-            key, mark = piece.key, piece.mark
-            while True:
-                try:
-                    self.spool.append(
-                        piece.ts,
-                        piece.value,
-                        key=None if key is None else key.codes,
-                        keys=() if key is None else key.names,
-                        mark=None if mark is None else mark.codes,
-                        marks=() if mark is None else mark.names,
-                        bare=piece.bare,
-                    )
-                    break
-                except SpoolFull:
-                    # Whoever reads waits, until the root has counted more.
-                    await asyncio.sleep(_PAUSE)
-            if self._client is not None:
-                self._client.push()
-            # What has come from the child is taken in between.
-            await asyncio.sleep(0)
-        return range(first, self.spool.head + 1)
+        async with self._appending:
+            first = self.spool.head + 1
+            for piece in events.pieces(limit, ROWS):
+                await self._append(piece)
+                if self._client is not None:
+                    self._client.push()
+                # What has come from the child is taken in between.
+                await asyncio.sleep(0)
+            return range(first, self.spool.head + 1)
+
+    async def _append(self, piece: Events) -> None:
+        key, mark = piece.key, piece.mark
+        while True:
+            try:
+                self.spool.append(
+                    piece.ts,
+                    piece.value,
+                    key=None if key is None else key.codes,
+                    keys=() if key is None else key.names,
+                    mark=None if mark is None else mark.codes,
+                    marks=() if mark is None else mark.names,
+                    bare=piece.bare,
+                )
+                return
+            except SpoolFull:
+                # Whoever reads waits, until the root has counted more.
+                await asyncio.sleep(_PAUSE)
 
     async def flush(self) -> None:
         """Wait until the root has counted everything for good; bound it with `asyncio.timeout`."""

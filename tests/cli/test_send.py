@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -13,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -218,10 +221,32 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
     assert [row["count"] for row in running.rows() if row["query"] == "t"] == [4, 1]
 
 
+def test_a_silent_arrow_pipe_ends_by_sigterm(running: Tree, tmp_path: Path) -> None:
+    spool = tmp_path / "spools"
+    command = [*COMMAND, "-", "--format", "arrow", "--name", "s", "--json", "--to", running.address]
+    table = pa.table({"ts": [1, 2], "value": [1.0, 2.0]})
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+        data = stream.getvalue()
+    with subprocess.Popen(
+        [*command, "--spool", str(spool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        try:
+            assert process.stdin is not None
+            # Without its end: more may come.
+            process.stdin.write(data)
+            until_spooled(spool / "s", 60)
+            process.terminate()
+            assert process.wait(20) == 143
+            assert process.stdout is not None
+            assert json.loads(process.stdout.read())["accepted"] == 2
+        finally:
+            process.kill()
+
+
 def log_of(directory: Path) -> bytes:
     """The times that a spool holds, without opening it: another process has it."""
-    import numpy as np
-
     found = []
     for path in sorted(directory.glob("*.seg")):
         data = np.frombuffer(path.read_bytes()[: path.stat().st_size // 4 * 4], "<u4")

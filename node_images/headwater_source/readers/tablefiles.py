@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -60,7 +62,27 @@ def arrow_batches(file: Any, *, seekable: bool) -> Iterator[Any]:
             for place in range(reader.num_record_batches):
                 yield reader.get_batch(place)
             return
-    yield from pa.ipc.open_stream(file)
+        yield from pa.ipc.open_stream(file)
+        return
+    with _Pipe(file.fileno()) as pipe:
+        yield from pa.ipc.open_stream(pipe)
+
+
+class _Pipe(io.RawIOBase):
+    """Whole reads without a lock: a process that ends does not wait for a thread that reads a silent pipe."""
+
+    def __init__(self, file: int) -> None:
+        super().__init__()
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        found = bytearray()
+        while len(found) != size and (data := os.read(self._file, size - len(found))):
+            found += data
+        return bytes(found)
 
 
 def parquet_batches(file: Any) -> Iterator[Any]:
