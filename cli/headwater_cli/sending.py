@@ -69,12 +69,11 @@ class Summary:
 
 @dataclass(slots=True)
 class _Open:
-    """A source, how many records of the input it has already, its head when it was opened, its last time."""
+    """A source, how many records of the input it has already, and its head when it was opened."""
 
     source: Source
     before: int
     head: int
-    latest: int | None = None
 
 
 class Sending:
@@ -86,6 +85,8 @@ class Sending:
         self._open: dict[str, _Open] = {}
         self._begin = monotonic()
         self._paced = 0
+        # The latest time in the input.
+        self._latest: int | None = None
 
     async def run(self, reader: Reader | Iterable[Events] | None, watch: Tell | None = None) -> Summary:
         """Send everything of an input, or what the spool holds; `watch` is told of the progress."""
@@ -175,11 +176,12 @@ class Sending:
 
     async def _take(self, part: Events) -> None:
         self.summary.read += len(part)
+        if len(part):
+            latest = int(part.ts.max())
+            self._latest = latest if self._latest is None else max(self._latest, latest)
         for name, events in part.by_source(self.options.name or ""):
             for site in _sites(events):
                 found = self._opened(name, site)
-            latest = int(events.ts.max())
-            found.latest = latest if found.latest is None else max(found.latest, latest)
             passed = min(found.before, len(events))
             found.before -= passed
             self.summary.before += passed
@@ -208,12 +210,12 @@ class Sending:
     # Heartbeats
 
     async def _last_beats(self) -> None:
-        options = self.options
-        for each in self._open.values():
-            if options.heartbeat_at is not None:
-                await self._beat(each, options.heartbeat_at)
-            elif options.end and each.latest is not None:
-                await self._beat(each, each.latest + AFTER)
+        options, at = self.options, self.options.heartbeat_at
+        if at is None and options.end and self._latest is not None:
+            at = self._latest + AFTER
+        if at is not None:
+            for each in self._open.values():
+                await self._beat(each, at)
 
     async def _beat(self, found: _Open, ts: int) -> None:
         await found.source.append(beat(ts))

@@ -284,7 +284,7 @@ def test_a_pipe_is_read_as_it_comes() -> None:
             begin = time.monotonic()
             process.stdin.write(b"2\n3,3")
             assert process.stdout.readline() == b"[2]\n"
-            assert time.monotonic() - begin < 0.1
+            assert time.monotonic() - begin < 0.5
             process.stdin.close()
             assert process.stdout.readline() == b"[3]\n"
             assert process.wait(10) == 0
