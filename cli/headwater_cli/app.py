@@ -11,12 +11,16 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from headwater.errors import HeadwaterError
 from headwater_cli import manifests
 from headwater_cli.picture import Picture
+from headwater_cli.piped import Piped
 from headwater_cli.query import query
 from headwater_cli.run import Run
+from headwater_cli.send import send
 from headwater_cli.status import status
 from headwater_cli.summary import Summary, as_json, told
+from headwater_source.readers import FORMATS
 
 # Columns of a saved picture.
 WIDTH = 110
@@ -29,11 +33,13 @@ def main() -> None:
     \b
     headwater validate examples/factory.yaml
     headwater run examples/factory.yaml --seconds 10 --verify
+    headwater send day.csv --to 127.0.0.1:7070 --name boiler-7
     headwater query add load.yaml
     headwater status --watch
     """
 
 
+main.add_command(send)
 main.add_command(query)
 main.add_command(status)
 
@@ -79,6 +85,11 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
 @click.option(
     "--events", type=click.IntRange(1, 1_000_000_000), help="How many events they send in all, instead."
 )
+@click.option(
+    "--input", "source", metavar="FILE", help="Events to send instead of generated ones; - is a pipe."
+)
+@click.option("--format", type=click.Choice(FORMATS), help="Of the input; otherwise its suffix says it.")
+@click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
 @click.option(
@@ -90,24 +101,35 @@ def run(
     layers: list[int],
     seconds: int | None,
     events: int | None,
+    source: str | None,
+    format: str | None,
+    columns: str,
     verify: bool,
     as_lines: bool,
     svg: Path | None,
 ) -> None:
-    """Start a whole tree as processes of this machine, with generated sources.
+    """Start a whole tree as processes of this machine, with generated or piped sources.
 
     \b
     headwater run examples/factory.yaml --verify
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
     headwater run examples/factory.yaml --events 50000 --json
+    headwater run examples/tumbling.yaml --input day.csv --verify
 
     Ends with code 0 only if every event is accounted for, every process ended as it should and, with
     --verify, every window is right. While it runs, headwater query and headwater status speak to it.
     """
     if seconds is not None and events is not None:
         raise click.UsageError("--seconds and --events stand beside each other; give one of them")
+    if source is not None and (seconds is not None or events is not None):
+        raise click.UsageError("an --input ends by itself; drop --seconds and --events")
     document = manifests.read(topology)
-    work = Run(manifests.topology(topology), document, children, layers, seconds or 10, events)
+    found = manifests.topology(topology)
+    try:
+        piped = None if source is None else Piped(source, format, columns, found, keep=verify)
+    except HeadwaterError as error:
+        raise click.ClickException(str(error)) from error
+    work = Run(found, document, children, layers, seconds or 10, events, piped)
     console = Console(stderr=as_lines)
     try:
         if console.is_terminal and not as_lines:
@@ -121,7 +143,7 @@ def run(
     except KeyboardInterrupt:
         console.print("stopped")
         sys.exit(130)
-    except (RuntimeError, TimeoutError) as error:
+    except (RuntimeError, TimeoutError, HeadwaterError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'the run'}: {error.strerror or error}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -18,22 +17,22 @@ import numpy as np
 class Latency:
     """Of the windows of one run."""
 
-    def __init__(self, lateness: Iterable[tuple[str, int]]) -> None:
-        """`lateness` has every source that is waited for."""
-        self._lateness = dict(lateness)
+    def __init__(self, waited_for: int) -> None:
+        """`waited_for` so many sources."""
+        self._waited_for = waited_for
         self._low: dict[str, int] = {}
         # The lowest time that all sources have gone beyond, whenever it rose, and when that was.
         self._reached: list[int] = []
         self._at: list[float] = []
         self._found = array("d")
 
-    def handed(self, source: str, largest: int, at: float) -> None:
-        """A source has handed over records up to its largest time (microseconds), at a moment (seconds)."""
-        low = largest - self._lateness[source]
+    def handed(self, source: str, low: int, at: float) -> None:
+        """A source has handed over records up to its lateness beyond a time (microseconds), at a moment
+        (seconds)."""
         if low <= self._low.get(source, low - 1):
             return
         self._low[source] = low
-        if len(self._low) == len(self._lateness):
+        if len(self._low) >= self._waited_for:
             lowest = min(self._low.values())
             if not self._reached or lowest > self._reached[-1]:
                 self._reached.append(lowest)

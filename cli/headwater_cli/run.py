@@ -1,4 +1,4 @@
-"""`headwater run`: a whole tree as local processes, with generated sources."""
+"""`headwater run`: a whole tree as local processes, with generated or piped sources."""
 
 from __future__ import annotations
 
@@ -7,40 +7,35 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-import numpy as np
 from rich.live import Live
 
-from headwater.machines.source import Settings
+from headwater.events import Batch
 from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.topology import Topology
 from headwater_cli import runs
-from headwater_cli.generator import (
-    KEYS,
-    MARKS,
-    SECOND,
-    Sensor,
-    last_beat,
-    limited,
-    needed,
-    sensors,
-)
+from headwater_cli.ahead import Ahead
+from headwater_cli.feeds import Feed, Generated, beat
+from headwater_cli.generator import AFTER, SECOND, limited, needed, sensors
 from headwater_cli.latency import Latency
 from headwater_cli.nodes import Nodes
 from headwater_cli.picture import Picture, Row
+from headwater_cli.piped import UNNAMED, VERIFIABLE, Piped, expecting
 from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
 from headwater_cli.results import Results
 from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
+from headwater_source import Source
 from headwater_source.client import SourceClient
-from headwater_source.spool import Spool
+from headwater_source.columns import Events
+from headwater_source.origin import directory_name
 
-SPOOL_BYTES = 1 << 30
 PATIENCE = 120.0
 # How many windows of those that come at once are printed.
 ECHOED = 3
@@ -58,25 +53,34 @@ class Run:
         layers: Sequence[int],
         seconds: int,
         events: int | None = None,
+        piped: Piped | None = None,
     ) -> None:
-        """`events` in all, if given; the seconds follow from them then."""
+        """`events` in all, if given; the seconds follow from them then. `piped` are sources that are read
+        from somewhere, instead of generated ones."""
+        if piped is not None:
+            topology, document = expecting(topology, document, piped.expected)
         self.topology, self.document, self.seconds = topology, document, seconds
         self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.processes: list[Process] = []
-        self.sensors = sensors(topology)
-        if events is not None:
-            self.sensors = limited(self.sensors, events)
-            self.seconds = needed(self.sensors)
+        self.piped = piped
+        self.feeds: list[Feed] = []
+        if piped is None:
+            found = sensors(topology)
+            if events is not None:
+                found = limited(found, events)
+                self.seconds = needed(found)
+            self.feeds = [Generated(sensor, self.seconds) for sensor in found]
         self.clients: list[SourceClient] = []
         self.records: dict[str, int] = {}
-        self.summary = Summary(topology.name, len(self.sensors))
+        self.summary = Summary(topology.name, len(self.feeds))
         # The layers of nodes, from the children up.
         self._tree: list[Nodes] = []
         # What the sources have handed over: their largest times, how fast, and since when.
         self._largest: dict[str, int] = {}
         self._sending = Rates()
-        self._latency = Latency((sensor.name, sensor.lateness) for sensor in self.sensors)
+        waited_for = len(self.feeds) if piped is None else piped.expected
+        self._latency = Latency(waited_for)
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
@@ -87,9 +91,11 @@ class Run:
             with runs.announced(f"127.0.0.1:{self.root.port}", self.topology.name):
                 begin = monotonic()
                 feeding = [
-                    asyncio.create_task(self._feed(sensor, leaves[n % len(leaves)]))
-                    for n, sensor in enumerate(self.sensors)
+                    asyncio.create_task(self._feed(feed, leaves[n % len(leaves)]))
+                    for n, feed in enumerate(self.feeds)
                 ]
+                if self.piped is not None:
+                    feeding.append(asyncio.create_task(self._pipe(self.piped, leaves)))
                 await self._until_counted(feeding, live, echo)
                 self.summary.seconds = round(monotonic() - begin, 2)
         finally:
@@ -97,9 +103,17 @@ class Run:
         self._results.look()
         self._sum_up(ended)
         if verify:
-            self.summary.differing = differing(self.topology, self.directory, self.seconds, self.sensors)
+            self._verify()
         self.summary.judge()
         return self.summary
+
+    def _verify(self) -> None:
+        if self.piped is None or self.piped.verifiable:
+            self.summary.differing = differing(self.topology, self.directory, self.feeds)
+        else:
+            self.summary.unverified = (
+                f"{self.piped.events:,} events are too many to verify; at most {VERIFIABLE:,} are compared"
+            )
 
     def clean(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -162,41 +176,67 @@ class Run:
 
     # Sources
 
-    async def _feed(self, sensor: Sensor, child: Process) -> None:
-        spool = Spool.open(self.directory / "spools" / sensor.name, limit_bytes=SPOOL_BYTES)
-        settings = Settings(sensor.site, sensor.lateness)
-        client = SourceClient(sensor.name, child.name, spool, settings)
-        self.clients.append(client)
-        client.start(f"127.0.0.1:{child.port}")
+    async def _feed(self, feed: Feed, child: Process) -> None:
+        source = self._source(feed, child)
         begin = monotonic()
-        for number, columns in enumerate(sensor.seconds(self.seconds), start=1):
-            spool.append(
-                columns.ts, columns.value, key=columns.key, keys=KEYS, mark=columns.mark, marks=MARKS
-            )
-            self._sent(sensor, spool)
+        for number, part in enumerate(feed.parts(), start=1):
             # A second of events a second: what a sensor does.
-            await asyncio.sleep(max(begin + number - monotonic(), 0))
-        spool.append([last_beat(self.seconds)], [np.nan], bare=[True])
-        self._sent(sensor, spool)
-        while not client.done:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
+            await self._give(feed, source, part)
+        await source.flush()
 
-    def _sent(self, sensor: Sensor, spool: Spool) -> None:
-        at, before = time(), self.records.get(sensor.name, 0)
-        self.records[sensor.name] = spool.head
-        largest = self._largest.get(sensor.name, TS_MIN)
-        while (batch := spool.read(max(before, spool.base), spool.head - before)) is not None:
-            before = batch.first - 1 + len(batch)
-            largest = judge(batch, 0, largest, sensor.lateness, TS_MAX, NO_SKIPS).largest
+    async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
+        """Events as fast as they come, and behind all of them a heartbeat of every source."""
+        opened: dict[str, Source] = {}
+        latest = TS_MIN
+        ahead = Ahead(piped)
+        while (part := await ahead.next()) is not None:
+            for name, events in part.by_source(UNNAMED):
+                feed = piped.feed(name, None if events.site is None else events.site.at(0))
+                if name not in opened:
+                    opened[name] = self._source(feed, leaves[len(opened) % len(leaves)])
+                    self.feeds.append(feed)
+                    self.summary.sources = len(self.feeds)
+                latest = max(latest, int(events.ts.max()))
+                await self._give(feed, opened[name], events)
+                piped.sent(feed, events)
+        for name, source in opened.items():
+            feed, last = piped.feeds[name], beat(latest + AFTER)
+            await self._give(feed, source, last)
+            piped.sent(feed, last)
+        for source in opened.values():
+            await source.flush()
+
+    def _source(self, feed: Feed, child: Process) -> Source:
+        source = Source(
+            feed.name,
+            f"127.0.0.1:{child.port}",
+            spool=self.directory / "spools" / directory_name(feed.name),
+            site=feed.site,
+            lateness=feed.lateness,
+            child=child.name,
+        )
+        source.open()
+        self.clients.append(source.start())
+        return source
+
+    async def _give(self, feed: Feed, source: Source, events: Events) -> None:
+        await source.append(events)
+        at = time()
+        self.records[feed.name] = source.accepted
+        before = self._largest.get(feed.name, TS_MIN)
+        batch = Batch(feed.name, 1, events.ts, events.value, bare=events.bare)
+        largest = judge(batch, 0, before, feed.lateness, TS_MAX, NO_SKIPS).largest
         if largest > TS_MIN:
-            self._largest[sensor.name] = largest
-            self._latency.handed(sensor.name, largest, at)
+            self._largest[feed.name] = largest
+            self._latency.handed(feed.name, largest - feed.lateness, at)
 
     async def _until_counted(
         self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None
     ) -> None:
         waiting = set(feeding)
-        until = monotonic() + self.seconds + PATIENCE
+        # How long a pipe goes on, nobody knows.
+        until = inf if self.piped is not None else monotonic() + self.seconds + PATIENCE
         while waiting:
             done, waiting = await asyncio.wait(waiting, timeout=0.2)
             for task in done:

@@ -44,6 +44,8 @@ class Summary:
     layers: list[Layer] = field(default_factory=list)
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
+    # Why nothing was compared though it was asked for.
+    unverified: str | None = None
     # By process: the code it ended with, where that is not 0.
     failed: dict[str, int | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -60,6 +62,8 @@ class Summary:
             yield f"{self.sent:,} events were sent, but {found:,} are counted, late or rejected"
         if self.differing:
             yield f"{self.differing:,} windows differ from the oracle"
+        if self.unverified is not None:
+            yield self.unverified
         for name, code in self.failed.items():
             yield f"{name} ended with code {code}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +11,12 @@ from headwater.machines.root import RootMachine, Settings
 from headwater.sources import SourceId
 from headwater.topology import Topology
 from headwater.verification import decisions_of, differences
-from headwater_cli.generator import KEYS, MARKS, Sensor, last_beat, sensors
+from headwater_cli.feeds import Feed
 from headwater_cli.lives import Lives
 from headwater_root import resultlines
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
+from headwater_source.columns import Events
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
 
@@ -32,11 +33,8 @@ class _NoJournal:
         raise AssertionError("a replay decides nothing")
 
 
-def differing(topology: Topology, directory: Path, seconds: int, sent: Sequence[Sensor] = ()) -> int:
-    """How many windows differ, after sources that have sent for so many seconds.
-
-    `sent` are the sensors, where they are others than those of the topology.
-    """
+def differing(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> int:
+    """How many windows differ, after these sources have sent everything."""
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
@@ -50,17 +48,15 @@ def differing(topology: Topology, directory: Path, seconds: int, sent: Sequence[
     engine = machine.engine
     # Everything that was sent, not only what the root says that it has counted.
     named = {SourceId.of(name).name: name for name in engine.sources}
-    events, sources = [], []
-    for sensor in sent or sensors(topology):
-        name = named.get(sensor.name, sensor.name)
-        sources.append(oracle.Source(name, sensor.lateness, sensor.site))
-        seq = 0
-        for second in sensor.seconds(seconds):
-            for ts, value, key, mark in zip(second.ts, second.value, second.key, second.mark, strict=True):
-                seq += 1
-                said = MARKS[mark] if mark >= 0 else None
-                events.append(oracle.Event(name, seq, ts, KEYS[key], value, said))
-        events.append(oracle.Event(name, seq + 1, last_beat(seconds)))
+    events: list[oracle.Event] = []
+    sources = []
+    for feed in feeds:
+        name = named.get(feed.name, feed.name)
+        sources.append(oracle.Source(name, feed.lateness, feed.site))
+        seq = 1
+        for part in feed.parts():
+            events += _events(name, seq, part)
+            seq += len(part)
     expected = oracle.windows(
         events,
         sources,
@@ -78,6 +74,17 @@ def differing(topology: Topology, directory: Path, seconds: int, sent: Sequence[
         for r in rows
     ]
     return len(differences(labelled, found))
+
+
+def _events(source: str, first: int, part: Events) -> Iterator[oracle.Event]:
+    """Columns in the oracle's words."""
+    bare = part.bare
+    for row, (ts, value) in enumerate(zip(part.ts.tolist(), part.value.tolist(), strict=True)):
+        key = None if part.key is None else part.key.at(row)
+        mark = None if part.mark is None else part.mark.at(row)
+        yield oracle.Event(
+            source, first + row, ts, key, None if bare is not None and bare[row] else value, mark
+        )
 
 
 def _values(values: dict[str, object]) -> dict[str, object]:

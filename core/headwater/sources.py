@@ -16,8 +16,10 @@ _APART = "\0"
 _NUMBERED = re.compile(r".*#[0-9]+", re.DOTALL)
 
 
-def source_name_problem(name: str) -> tuple[str, str] | None:
+def source_name_problem(name: object) -> tuple[str, str] | None:
     """What is wrong with the name of a source, and the remedy."""
+    if not isinstance(name, str):
+        return f"is {name!r}", "give the name of the source"
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 0 < size <= NAME_LIMIT:
         return f"has {size} bytes", f"give 1 to {NAME_LIMIT} bytes of UTF-8"

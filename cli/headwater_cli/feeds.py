@@ -1,0 +1,79 @@
+"""What sources send: generated, or read from somewhere and kept, so that it can be compared afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from headwater_cli.generator import KEYS, MARKS, Columns, Sensor, last_beat
+from headwater_source.columns import Coded, Events
+
+
+class Feed(Protocol):
+    """One source and all its events, which it gives as often as it is asked."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def lateness(self) -> int: ...
+
+    def parts(self) -> Iterator[Events]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A sensor for some seconds: a part a second, then the heartbeat behind everything."""
+
+    sensor: Sensor
+    seconds: int
+
+    @property
+    def name(self) -> str:
+        return self.sensor.name
+
+    @property
+    def site(self) -> str:
+        return self.sensor.site
+
+    @property
+    def lateness(self) -> int:
+        return self.sensor.lateness
+
+    def parts(self) -> Iterator[Events]:
+        for second in self.sensor.seconds(self.seconds):
+            yield events_of(second)
+        yield beat(last_beat(self.seconds))
+
+
+@dataclass(slots=True)
+class Kept:
+    """A source whose events were read, and are kept."""
+
+    name: str
+    site: str
+    lateness: int
+    kept: list[Events] = field(default_factory=list)
+
+    def parts(self) -> Iterator[Events]:
+        return iter(self.kept)
+
+
+def events_of(second: Columns) -> Events:
+    return Events(
+        np.array(second.ts, np.int64),
+        np.array(second.value, np.float64),
+        key=Coded(np.array(second.key, np.int32), KEYS),
+        mark=Coded(np.array(second.mark, np.int32), MARKS),
+    )
+
+
+def beat(ts: int) -> Events:
+    """A heartbeat."""
+    return Events(np.array([ts], np.int64), np.array([np.nan]), np.array([True]))

@@ -1,0 +1,221 @@
+"""`headwater send`: events of a file, a pipe or a generator into a tree."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep, time_ns
+
+import click
+from rich.console import Console
+from rich.status import Status
+
+from headwater.durations import microseconds
+from headwater.errors import HeadwaterError, Invalid
+from headwater_cli.feeds import events_of
+from headwater_cli.generator import START, Sensor
+from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress
+from headwater_source.columns import Events
+from headwater_source.readers import FORMATS, Reader, columns_of, open_input
+from headwater_source.readers.records import Wrong, moment
+
+STOPPED, TERMINATED, NOT_COUNTED = 130, 143, 3
+
+
+def _duration(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
+    try:
+        found = None if given is None else microseconds(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    if found is not None and found < 0:
+        raise click.BadParameter(f"{given} is negative; give 0s or more")
+    return found
+
+
+def _moment(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
+    try:
+        return None if given is None else moment(given)
+    except Wrong as wrong:
+        raise click.BadParameter(f"{wrong.problem.message}; {wrong.problem.remedy}") from wrong
+
+
+def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
+    """Events of a sensor, from now on, a second of them a second."""
+    begin, shift = monotonic(), time_ns() // 1_000 - START
+    for number, second in enumerate(Sensor(name, "", rate, 0, 0).seconds(seconds), start=1):
+        events = events_of(second)
+        yield replace(events, ts=events.ts + shift)
+        sleep(max(begin + number - monotonic(), 0))
+
+
+@click.command()
+@click.argument("file", required=False)
+@click.option("--to", metavar="HOST:PORT", required=True, help="A child of the tree.")
+@click.option("--name", help="The source; with a column `source` that of records without one.")
+@click.option("--site", help="Where the source is, for windows per site.")
+@click.option("--lateness", callback=_duration, help="How much out of order events may be, such as 2s.")
+@click.option("--format", type=click.Choice(FORMATS), help="Otherwise the suffix says it.")
+@click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
+@click.option("--skip-bad", is_flag=True, help="Pass over bad records and count them; else stop before one.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many events a second.")
+@click.option(
+    "--heartbeat", callback=_duration, help="When nothing was read for so long, say the time; for live input."
+)
+@click.option("--end", is_flag=True, help="Nothing follows: let all windows close, by a heartbeat 1 h ahead.")
+@click.option("--heartbeat-at", callback=_moment, help="The same with a time of your own.")
+@click.option("--resume", is_flag=True, help="Send what is left in the spool, and read nothing.")
+@click.option("--again", is_flag=True, help="Send a file once more that was accepted before.")
+@click.option("--generator", is_flag=True, help="Generated events instead of a file, --rate a second.")
+@click.option(
+    "--seconds", default=10, show_default=True, type=click.IntRange(1), help="How long it generates."
+)
+@click.option(
+    "--spool",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where spools are kept, a directory a source.  [default: below the user's state directory]",
+)
+@click.option(
+    "--spool-mib", default=1_024, show_default=True, type=click.IntRange(1), help="How much a spool may take."
+)
+@click.option("--child", help="The name of the child, if it is another than who listens at --to.")
+@click.option(
+    "--timeout", callback=_duration, help="Wait no longer until everything is counted; code 3 then."
+)
+@click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
+def send(
+    file: str | None,
+    to: str,
+    name: str | None,
+    site: str | None,
+    lateness: int | None,
+    format: str | None,
+    columns: str,
+    skip_bad: bool,
+    rate: float | None,
+    heartbeat: int | None,
+    end: bool,
+    heartbeat_at: int | None,
+    resume: bool,
+    again: bool,
+    generator: bool,
+    seconds: int,
+    spool: Path | None,
+    spool_mib: int,
+    child: str | None,
+    timeout: int | None,
+    as_lines: bool,
+) -> None:
+    """Send events of FILE (- is the standard input) until the root has counted them.
+
+    \b
+    headwater send day.csv --to 127.0.0.1:7070 --name boiler-7 --lateness 2s --end
+    tail -f log.jsonl | headwater send - --format jsonl --to 127.0.0.1:7070 --name log --heartbeat 1s
+    headwater send --resume --to 127.0.0.1:7070 --name boiler-7
+
+    Events are accepted once they are on disk, in a spool of their source. Whatever is killed then, each is
+    counted once: the same file given again goes on behind what was accepted. A pipe cannot be read again.
+
+    Ends with 0 if everything was read and counted, 1 at a bad record or another error, 3 after --timeout,
+    130 after Ctrl-C; what is left in the spool is sent the next time.
+    """
+    given = sum((file is not None, resume, generator))
+    if given > 1 or (given == 0 and name is None):
+        raise click.UsageError("give one of FILE, --generator and --resume")
+    if name is None and (resume or generator or given == 0):
+        raise click.UsageError("give --name NAME: whose events they are")
+    if heartbeat == 0:
+        raise click.UsageError("--heartbeat 0s would never rest; give 1s, for example")
+    regular = file is not None and Path(file).is_file()
+    if heartbeat is not None and (regular or not (file or generator)):
+        raise click.UsageError("--heartbeat is for input that comes live; use --end with a file")
+    options = Options(
+        to,
+        name=name,
+        site=site,
+        lateness=lateness,
+        spool=spool,
+        spool_bytes=spool_mib << 20,
+        child=child,
+        rate=None if generator else rate,
+        file=file if regular else None,
+        again=again,
+        heartbeat=heartbeat,
+        end=end,
+        heartbeat_at=heartbeat_at,
+        timeout=None if timeout is None else timeout / 1e6,
+    )
+    console = Console(stderr=True)
+    reader: Reader | None = None
+    parts: Iterable[Events] | None = None
+    try:
+        if file is not None:
+            parts = reader = open_input(file, format, columns_of(columns), skip_bad=skip_bad)
+        elif generator:
+            parts = generated(str(name), rate or 100, seconds)
+    except (HeadwaterError, Invalid) as error:
+        raise click.ClickException(str(error)) from error
+    sending = Sending(options, lambda line: click.echo(line, err=True))
+    code = _ended(sending, parts, console, quiet=as_lines)
+    summary = sending.summary
+    if reader is not None:
+        summary.bad = reader.skipped_count
+        for bad in reader.skipped:
+            click.echo(f"passed over {bad}", err=True)
+    if summary.left:
+        rest = f"headwater send --resume --to {to} --name {name or 'NAME'}"
+        click.echo(
+            f"{summary.left:,} records in the spool are not known to be counted; `{rest}` sends them",
+            err=True,
+        )
+    click.echo(as_json(summary) if as_lines else _told(summary))
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _ended(sending: Sending, parts: Iterable[Events] | None, console: Console, *, quiet: bool) -> int:
+    """Send, and say with which code it ended."""
+    try:
+        if quiet:
+            summary = asyncio.run(_run(sending, parts, None))
+        elif console.is_terminal:
+            with console.status("sending") as status:
+                summary = asyncio.run(_run(sending, parts, _shown(status)))
+        else:
+            summary = asyncio.run(_run(sending, parts, lambda line: click.echo(line, err=True)))
+    except KeyboardInterrupt:
+        return STOPPED
+    except asyncio.CancelledError:
+        return TERMINATED
+    except TimeoutError:
+        return NOT_COUNTED
+    except (HeadwaterError, OSError) as error:
+        sending.summary.problem = str(error)
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    return 0 if summary.ok else 1
+
+
+async def _run(sending: Sending, parts: Iterable[Events] | None, watch: Tell | None) -> Summary:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await sending.run(parts, watch)
+
+
+def _shown(status: Status) -> Tell:
+    return lambda line: status.update(line)
+
+
+def _told(summary: Summary) -> str:
+    told = progress(summary) + f" in {summary.seconds:.1f} s"
+    if summary.before:
+        told += f"; {summary.before:,} were accepted before"
+    if summary.heartbeats:
+        told += f"; {summary.heartbeats:,} heartbeats"
+    if summary.bad:
+        told += f"; {summary.bad:,} bad records passed over"
+    return told

@@ -1,0 +1,277 @@
+"""Events of an input through spools into a tree, until the root has counted them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, time_ns
+
+import numpy as np
+
+from headwater.errors import InvalidSource, Problem
+from headwater_cli.ahead import Ahead
+from headwater_cli.feeds import beat
+from headwater_cli.generator import AFTER
+from headwater_source.columns import Events
+from headwater_source.origin import directory_name, spools
+from headwater_source.readers import BadRecord, Reader
+from headwater_source.source import SPOOL_BYTES, Source
+
+# A rate is kept in steps of this many seconds.
+STEP = 0.05
+# How often somebody who watches is told.
+TOLD_SECONDS = 0.5
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to send; times in microseconds. `file` is an input that can be read again."""
+
+    to: str
+    name: str | None = None
+    site: str | None = None
+    lateness: int | None = None
+    spool: Path | None = None
+    spool_bytes: int = SPOOL_BYTES
+    child: str | None = None
+    rate: float | None = None
+    file: str | None = None
+    again: bool = False
+    heartbeat: int | None = None
+    end: bool = False
+    heartbeat_at: int | None = None
+    timeout: float | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
+    the spools and not known to be counted."""
+
+    sources: int = 0
+    read: int = 0
+    before: int = 0
+    accepted: int = 0
+    heartbeats: int = 0
+    sent: int = 0
+    counted: int = 0
+    left: int = 0
+    bad: int = 0
+    seconds: float = 0.0
+    events_per_second: float = 0.0
+    problem: str | None = None
+    ok: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    """A source, how many records of the input it has already, and its head when it was opened."""
+
+    source: Source
+    before: int
+    head: int
+
+
+class Sending:
+    """One input, into one spool and client a source."""
+
+    def __init__(self, options: Options, tell: Tell) -> None:
+        self.options, self._tell = options, tell
+        self.summary = Summary()
+        self._open: dict[str, _Open] = {}
+        self._begin = monotonic()
+        self._paced = 0
+        # The latest time in the input.
+        self._latest: int | None = None
+
+    async def run(self, reader: Reader | Iterable[Events] | None, watch: Tell | None = None) -> Summary:
+        """Send everything of an input, or what the spool holds; `watch` is told of the progress."""
+        watching = None if watch is None else asyncio.create_task(self._watch(watch))
+        try:
+            bad = await self._read(reader)
+            self._end_input(reader, bad)
+            if bad is not None:
+                self.summary.problem = str(bad)
+                self._tell(f"{bad}; nothing from there on was read, everything before is accepted")
+            else:
+                await self._last_beats()
+            await self._flush()
+            self.summary.ok = bad is None
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            self._sum_up()
+            await asyncio.gather(*(each.source.close() for each in self._open.values()))
+        return self.summary
+
+    # Sources
+
+    def _opened(self, name: str, site: str | None = None) -> _Open:
+        found = self._open.get(name)
+        if found is None:
+            options = self.options
+            if not name:
+                problem = Problem("name", "is missing for records without a source", "give --name NAME")
+                raise InvalidSource("the records cannot be sent", [problem])
+            source = Source(
+                name,
+                options.to,
+                spool=(options.spool or spools()) / directory_name(name),
+                site=site or options.site,
+                lateness=options.lateness,
+                spool_bytes=options.spool_bytes,
+                child=options.child,
+            )
+            source.open()
+            head = source.accepted
+            before = 0 if options.file is None else source.begin(options.file, again=options.again)
+            if before:
+                self._tell(
+                    f"{name}: {before:,} records of {options.file} were accepted before, none is sent twice"
+                )
+            source.start()
+            found = self._open[name] = _Open(source, before, head)
+        elif site and site != found.source.site:
+            problem = Problem("site", f"is {site!r}, and was {found.source.site!r}", "give a source one site")
+            raise InvalidSource(f"the source {name!r} cannot go on", [problem])
+        return found
+
+    # Reading
+
+    async def _read(self, reader: Reader | Iterable[Events] | None) -> BadRecord | None:
+        if reader is None or self.options.heartbeat is not None:
+            self._opened(self.options.name or "")
+        if reader is None:
+            return None
+        ahead = Ahead(reader)
+        try:
+            while (part := await self._next(ahead)) is not None:
+                await self._take(part)
+        except BadRecord as bad:
+            return bad
+        if not self._open and self.options.name:
+            # Nothing was read; what the spool has left is sent, and a last heartbeat has somebody to say it.
+            self._opened(self.options.name)
+        return None
+
+    async def _next(self, ahead: Ahead) -> Events | None:
+        """The next part; while nothing comes, heartbeats of the clock on the wall."""
+        if self.options.heartbeat is None:
+            return await ahead.next()
+        waiting = asyncio.ensure_future(ahead.next())
+        try:
+            while True:
+                done, _ = await asyncio.wait({waiting}, timeout=self.options.heartbeat / 1e6)
+                if done:
+                    return waiting.result()
+                for each in self._open.values():
+                    await self._beat(each, time_ns() // 1_000)
+        finally:
+            waiting.cancel()
+
+    async def _take(self, part: Events) -> None:
+        self.summary.read += len(part)
+        if len(part):
+            latest = int(part.ts.max())
+            self._latest = latest if self._latest is None else max(self._latest, latest)
+        for name, events in part.by_source(self.options.name or ""):
+            for site in _sites(events):
+                found = self._opened(name, site)
+            passed = min(found.before, len(events))
+            found.before -= passed
+            self.summary.before += passed
+            if passed < len(events):
+                await self._append(found, events.part(slice(passed, None)) if passed else events)
+
+    async def _append(self, found: _Open, events: Events) -> None:
+        rate = self.options.rate
+        step = len(events) if rate is None else max(round(rate * STEP), 1)
+        for low in range(0, len(events), step):
+            piece = events if step >= len(events) else events.part(slice(low, low + step))
+            numbers = await found.source.append(piece)
+            self.summary.accepted += len(numbers)
+            self._paced += len(numbers)
+            if rate is not None:
+                await asyncio.sleep(max(self._begin + self._paced / rate - monotonic(), 0))
+
+    def _end_input(self, reader: object, bad: BadRecord | None) -> None:
+        """The input is over; where it was bad it may be mended, so it is known by what stands before."""
+        if self.options.file is None or reader is None:
+            return
+        for each in self._open.values():
+            mendable = bad is not None and not each.before
+            each.source.end(self.options.file, bad.offset if bad is not None and mendable else None)
+
+    # Heartbeats
+
+    async def _last_beats(self) -> None:
+        options, at = self.options, self.options.heartbeat_at
+        if at is None and options.end and self._latest is not None:
+            at = self._latest + AFTER
+        if at is not None:
+            for each in self._open.values():
+                await self._beat(each, at)
+
+    async def _beat(self, found: _Open, ts: int) -> None:
+        await found.source.append(beat(ts))
+        self.summary.heartbeats += 1
+
+    # Until it is counted
+
+    async def _flush(self) -> None:
+        flushing = asyncio.gather(*(each.source.flush() for each in self._open.values()))
+        try:
+            await asyncio.wait_for(flushing, self.options.timeout)
+        except TimeoutError:
+            self._sum_up()
+            raise
+
+    async def _watch(self, watch: Tell) -> None:
+        said, quiet = "", monotonic()
+        while True:
+            await asyncio.sleep(TOLD_SECONDS)
+            self._sum_up()
+            if progress(self.summary) != said:
+                said = progress(self.summary)
+                watch(said)
+            for each in self._open.values():
+                if each.source.connected:
+                    quiet = monotonic()
+                elif monotonic() - quiet > 5:
+                    quiet = monotonic()
+                    why = "another spool has its name" if each.source.fenced else "no answer yet"
+                    self._tell(f"{each.source.name}: {why} at {self.options.to}; what is accepted is on disk")
+
+    def _sum_up(self) -> None:
+        summary, opened = self.summary, self._open.values()
+        summary.sources = len(opened)
+        summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
+        summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
+        summary.left = sum(each.source.accepted - each.source.counted for each in opened)
+        summary.seconds = round(monotonic() - self._begin, 2)
+        summary.events_per_second = round(summary.accepted / max(summary.seconds, 0.001), 1)
+
+
+def _sites(events: Events) -> list[str | None]:
+    """The sites that are named, or None alone."""
+    if events.site is None:
+        return [None]
+    codes = np.unique(events.site.codes).tolist()
+    return [events.site.names[code] for code in codes if code >= 0] or [None]
+
+
+def progress(summary: Summary) -> str:
+    return (
+        f"{summary.read:,} read, {summary.accepted:,} accepted, {summary.sent:,} sent, "
+        f"{summary.counted:,} counted by the root, {summary.left:,} waiting, "
+        f"{summary.events_per_second:,.0f} events/s"
+    )
+
+
+def as_json(summary: Summary) -> str:
+    return json.dumps(asdict(summary))

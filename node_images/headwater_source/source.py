@@ -1,0 +1,240 @@
+"""A source for programs: give it events, it keeps them on disk and sends them until they are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from headwater.durations import Duration, microseconds
+from headwater.errors import InvalidSource, Problem
+from headwater.machines.source import Settings
+from headwater.sources import source_name_problem
+from headwater_source import arguments, origin
+from headwater_source.client import SourceClient
+from headwater_source.columns import Events
+from headwater_source.origin import Beginning, Origin
+from headwater_source.spool import BLOCK_LIMIT, Spool, SpoolFull
+
+SPOOL_BYTES = 1 << 30
+# At most so many events are made durable by one fsync.
+ROWS = 50_000
+_PAUSE = 0.02
+
+
+class Source:
+    """A source by its name, as an async context.
+
+        async with Source("boiler-7", "10.0.0.4:7070", lateness="2s") as source:
+            await source.send(ts, values, keys=keys)
+            await source.flush()
+
+    What `send` has returned from is on disk and will be counted once, whatever crashes. Leaving the context
+    does not wait: what is not counted yet stays in the spool, and goes on when the source is opened again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        *,
+        spool: str | os.PathLike[str] | None = None,
+        site: str | None = None,
+        lateness: Duration | None = None,
+        spool_bytes: int = SPOOL_BYTES,
+        child: str | None = None,
+    ) -> None:
+        """`address` is that of a child; `spool` a directory of this source alone, by default one below
+        the user's state directory. Site and lateness are kept with the spool."""
+        problems = []
+        if wrong := source_name_problem(name):
+            problems.append(Problem("name", *wrong))
+        try:
+            self._lateness = None if lateness is None else microseconds(lateness)
+        except ValueError as error:
+            problems.append(Problem("lateness", str(error), "give a duration such as 2s"))
+        else:
+            if self._lateness is not None and self._lateness < 0:
+                problems.append(Problem("lateness", "is negative", "give 0s or more"))
+        if not address or not isinstance(address, str):
+            problems.append(Problem("address", f"is {address!r}", "give HOST:PORT of a child"))
+        if problems:
+            raise InvalidSource(f"the source {name!r} cannot be opened", problems)
+        self.name, self.address, self._site = name, address, site
+        self.directory = Path(spool) if spool else origin.spools() / origin.directory_name(name)
+        self._spool_bytes, self._child = spool_bytes, child
+        self._spool: Spool | None = None
+        self._client: SourceClient | None = None
+        self._origin = Origin(name)
+        # Events of one call have numbers that follow each other.
+        self._appending = asyncio.Lock()
+
+    async def __aenter__(self) -> Source:
+        self.open()
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def open(self) -> None:
+        """Open the spool; nothing is sent before `start`."""
+        self._spool = Spool.open(self.directory, limit_bytes=self._spool_bytes)
+        try:
+            found = origin.read(self.directory, self.name) or Origin(self.name)
+            settled = found.settled(self._spool.head)
+            self._origin = Origin(
+                self.name,
+                settled.site if self._site is None else self._site,
+                settled.lateness if self._lateness is None else self._lateness,
+                settled.inputs,
+            )
+            if self._origin != found or not (self.directory / "origin.json").exists():
+                origin.write(self.directory, self._origin)
+        except BaseException:
+            self._spool.close()
+            raise
+
+    def start(self) -> SourceClient:
+        """Begin to send."""
+        settings = Settings(self._origin.site, self._origin.lateness)
+        self._client = SourceClient(self.name, self._child, self.spool, settings)
+        self._client.start(self.address)
+        return self._client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.stop()
+        if self._spool is not None:
+            self._spool.close()
+        self._client = None
+
+    # What is known
+
+    @property
+    def spool(self) -> Spool:
+        if self._spool is None:
+            raise InvalidSource(
+                f"the source {self.name!r} cannot be used",
+                [Problem("source", "is not open", "use it in `async with`")],
+            )
+        return self._spool
+
+    @property
+    def site(self) -> str:
+        return self._origin.site
+
+    @property
+    def lateness(self) -> int:
+        return self._origin.lateness
+
+    @property
+    def accepted(self) -> int:
+        """Records that are on disk, since the spool was made."""
+        return self.spool.head
+
+    @property
+    def sent(self) -> int:
+        """Up to this number they were sent since it was opened."""
+        return 0 if self._client is None else self._client.sent
+
+    @property
+    def counted(self) -> int:
+        """Of these, how many the root has counted for good."""
+        return self.spool.head if self.done else self.spool.counted
+
+    @property
+    def done(self) -> bool:
+        """Whether the root has counted everything."""
+        return self._client is not None and self._client.done
+
+    @property
+    def connected(self) -> bool:
+        """Whether the root has taken this source in."""
+        return self._client is not None and self._client.machine.source is not None
+
+    @property
+    def fenced(self) -> str | None:
+        """Why the root does not take what it has, if so: nothing is sent until that is over."""
+        return None if self._client is None else self._client.machine.fenced
+
+    # Events
+
+    async def send(self, ts: Any, values: Any = None, *, keys: Any = None, marks: Any = None) -> range:
+        """Accept events; gives their numbers. While the spool is full it waits.
+
+        `ts` is one time or many: microseconds since the epoch, datetimes with a zone, or datetime64 in UTC.
+        `values`, `keys` and `marks` are as long, or one for all, or None; within them None is none.
+        """
+        return await self.append(arguments.events(self.name, ts, values, keys, marks))
+
+    async def heartbeat(self, ts: Any) -> range:
+        """Nothing will come that is older than that, less the lateness: so windows close."""
+        return await self.send(ts)
+
+    async def append(self, events: Events) -> range:
+        """Accept columns of events, all of them as this source's."""
+        # A block may take half the spool; the rest is for headers.
+        limit = min(BLOCK_LIMIT, self.spool.limit_bytes // 4) - 1_024
+        async with self._appending:
+            first = self.spool.head + 1
+            for piece in events.pieces(limit, ROWS):
+                await self._append(piece)
+                if self._client is not None:
+                    self._client.push()
+                # What has come from the child is taken in between.
+                await asyncio.sleep(0)
+            return range(first, self.spool.head + 1)
+
+    async def _append(self, piece: Events) -> None:
+        key, mark = piece.key, piece.mark
+        while True:
+            try:
+                self.spool.append(
+                    piece.ts,
+                    piece.value,
+                    key=None if key is None else key.codes,
+                    keys=() if key is None else key.names,
+                    mark=None if mark is None else mark.codes,
+                    marks=() if mark is None else mark.names,
+                    bare=piece.bare,
+                )
+                return
+            except SpoolFull:
+                # Whoever reads waits, until the root has counted more.
+                await asyncio.sleep(_PAUSE)
+
+    async def flush(self) -> None:
+        """Wait until the root has counted everything for good; bound it with `asyncio.timeout`."""
+        while not self.done:
+            await asyncio.sleep(_PAUSE)
+
+    # Inputs
+
+    def begin(self, path: str | os.PathLike[str], *, again: bool = False) -> int:
+        """Records that follow are those of this file; gives how many of it were accepted before.
+
+        The caller leaves these out. `again`: what was accepted before does not count.
+        """
+        beginning = Beginning.of(path)
+        if beginning is None:
+            return 0
+        known = None if again else self._origin.known(path)
+        accepted = 0 if known is None else known.accepted
+        self._keep(self._origin.begun(beginning, self.spool.head, accepted))
+        return accepted
+
+    def end(self, path: str | os.PathLike[str], offset: int | None = None) -> None:
+        """What follows is of no input. `offset`: behind it something is wrong, and may be mended."""
+        if not self._origin.inputs or self._origin.inputs[-1].head is None:
+            return
+        found = self._origin if offset is None else self._origin.shortened(path, offset)
+        self._keep(found.settled(self.spool.head))
+
+    def _keep(self, found: Origin) -> None:
+        origin.write(self.directory, found)
+        self._origin = found

@@ -1,0 +1,315 @@
+"""`headwater send` as a user calls it, into a real tree, compared with the oracle."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from headwater_cli.app import main
+from headwater_cli.feeds import Kept, beat
+from headwater_cli.generator import AFTER
+from headwater_source.readers import open_input
+from tests.tree.processes import Tree, tree
+
+COMMAND = [sys.executable, "-m", "headwater_cli", "send"]
+LATENESS = 1_000_000
+# What is sent to one tree lies within its horizon.
+NOW = time.time_ns() // 1_000
+BEGIN = 1_700_000_000_000_000
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Tree]:
+    with tree(tmp_path / "tree") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    """For tests that ask only whether everything was counted."""
+    with tree(tmp_path_factory.mktemp("shared")) as found:
+        yield found
+
+
+def send(there: Tree | str, *arguments: object, spool: Path) -> Result:
+    to = there if isinstance(there, str) else there.address
+    return CliRunner().invoke(main, ["send", *map(str, arguments), "--to", to, "--spool", str(spool)])
+
+
+def summary(done: Result) -> dict[str, Any]:
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def lines(count: int, seed: int = 1, source: str | None = None, begin: int = BEGIN) -> list[str]:
+    """Records in some disorder, some of them late."""
+    rng = random.Random(seed)
+    found = []
+    for n in range(count):
+        ts = begin + n * 1_000 - (rng.randrange(2 * LATENESS) if rng.random() < 0.1 else 0)
+        row = f"{ts},{rng.randrange(-50, 50)},k{rng.randrange(3)}"
+        found.append(row if source is None else f"{row},{source}")
+    return found
+
+
+def written(path: Path, rows: Iterable[str], header: str = "ts,value,key") -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def kept(path: Path, name: str = "s") -> Kept:
+    """What a file says of a source, and the heartbeat of --end."""
+    found = Kept(name, "", LATENESS)
+    parts = list(open_input(str(path)))
+    for part in parts:
+        found.kept += [events for source, events in part.by_source("s") if source == name]
+    found.kept.append(beat(max(int(part.ts.max()) for part in parts) + AFTER))
+    return found
+
+
+def test_a_file_is_counted_once_however_often_it_is_sent(running: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", lines(3_000))
+    given = ("--name", "s", "--lateness", "1s", "--json")
+    spool = tmp_path / "spools"
+    done = send(running, path, *given, spool=spool)
+    assert done.exit_code == 0, done.stderr
+    said = summary(done)
+    assert said["read"] == said["accepted"] == said["counted"] == said["sent"] == 3_000
+    assert said["left"] == 0
+    # The same again: nothing is sent. Longer: what is new is.
+    done = send(running, path, *given, spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert "3,000 records" in done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (3_000, 0)
+    written(path, lines(4_000))
+    done = send(running, path, *given, "--end", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (3_000, 1_000)
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+    assert len(running.rows()) > 10
+
+
+def test_killed_in_the_midst_and_sent_again_it_is_exact(running: Tree, tmp_path: Path) -> None:
+    """The sender is killed several times, the child once; every event is counted once."""
+    path = written(tmp_path / "x.csv", lines(40_000))
+    arguments = [path, "--name", "s", "--lateness", "1s", "--rate", 30_000, "--end", "--json"]
+    command = [*COMMAND, *map(str, arguments), "--to", running.address, "--spool", str(tmp_path / "spools")]
+    spool = tmp_path / "spools" / "s"
+    for size in (100_000, 300_000):
+        killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until_spooled(spool, size)
+        finally:
+            killed.kill()
+            killed.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            until_spooled(spool, 500_000)
+            running.running[-1].kill()
+            running.running[-1].wait()
+            running.child(running.address)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    said = json.loads(out)
+    assert 0 < said["before"] < 40_000
+    assert said["before"] + said["accepted"] == said["read"] == 40_000
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+
+
+def until_spooled(directory: Path, size: int) -> None:
+    """Wait until so many bytes are in the segments of a spool."""
+    until = time.monotonic() + 20
+    while sum(path.stat().st_size for path in directory.glob("*.seg")) < size:
+        assert time.monotonic() < until, "nothing was accepted"
+        time.sleep(0.01)
+
+
+def test_a_bad_record_stops_it_and_is_mended(running: Tree, tmp_path: Path) -> None:
+    rows = lines(50)
+    path = written(tmp_path / "x.csv", [*rows[:20], "nonsense,1,k", *rows[20:]])
+    given = ("--name", "s", "--lateness", "1s", "--json")
+    spool = tmp_path / "spools"
+    done = send(running, path, *given, spool=spool)
+    assert done.exit_code == 1
+    assert f"{path}, line 22: ts: is 'nonsense'" in done.stderr
+    assert (summary(done)["accepted"], summary(done)["counted"]) == (20, 20)
+    # Mended, with another length: nothing is sent twice.
+    written(path, rows)
+    done = send(running, path, *given, "--end", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["before"], summary(done)["accepted"]) == (20, 30)
+    running.stop()
+    assert running.differing([kept(path)]) == 0
+
+
+def test_bad_records_are_passed_over_and_counted(tmp_path: Path) -> None:
+    rows = lines(50)
+    path = written(tmp_path / "x.csv", [*rows[:20], "nonsense,1,k", *rows[20:]])
+    done = send(NOWHERE, path, "--name", "s", "--skip-bad", "--timeout", "0s", spool=tmp_path / "spools")
+    assert done.exit_code == 3, done.stderr
+    assert "line 22" in done.stderr
+    assert "1 bad records passed over" in done.stdout
+    assert "50 accepted" in done.stdout
+
+
+def test_a_column_of_sources_is_one_spool_each(tmp_path: Path) -> None:
+    rows = [row for three in zip(*(lines(500, n, f"s{n}") for n in range(3)), strict=True) for row in three]
+    path = written(tmp_path / "x.csv", rows, "ts,value,key,source")
+    with tree(tmp_path / "tree", expected=3) as running:
+        done = send(running, path, "--lateness", "1s", "--end", "--json", spool=tmp_path / "spools")
+        assert done.exit_code == 0, done.stderr
+        assert (summary(done)["sources"], summary(done)["counted"]) == (3, 1_503)
+        assert sorted(each.name for each in (tmp_path / "spools").iterdir()) == ["s0", "s1", "s2"]
+        running.stop()
+        assert running.differing([kept(path, f"s{n}") for n in range(3)]) == 0
+        assert running.rows()
+
+
+def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, tmp_path: Path) -> None:
+    spool = tmp_path / "spools"
+    command = [*COMMAND, "-", "--format", "csv", "--name", "s", "--json", "--to", running.address]
+    with subprocess.Popen(
+        [*command, "--spool", str(spool)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(b"ts,value\n1000000,1\n")
+            process.stdin.flush()
+            until_there(spool / "s", 1, 20)
+            for n in range(3):
+                process.stdin.write(b"%d,1\n" % (1_000_001 + n))
+                process.stdin.flush()
+                # A tenth of that, where nothing else runs.
+                until_there(spool / "s", 2 + n, 1)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+            assert process.returncode == 130, err
+            assert json.loads(out)["accepted"] == 4
+            assert b"Traceback" not in err
+        finally:
+            process.kill()
+    # Without anybody at the other end it is accepted all the same, and sent later.
+    path = written(tmp_path / "x.csv", ["2000000,1"], "ts,value")
+    done = send(NOWHERE, path, "--name", "s", "--timeout", "300ms", "--json", spool=spool)
+    assert done.exit_code == 3, done.stderr
+    assert summary(done)["left"] >= 1
+    assert "--resume" in done.stderr
+    done = send(running, "--resume", "--name", "s", "--heartbeat-at", 9_000_000, "--json", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert summary(done)["left"] == 0
+    running.stop()
+    assert [row["count"] for row in running.rows() if row["query"] == "t"] == [4, 1]
+
+
+def test_a_silent_arrow_pipe_ends_by_sigterm(shared: Tree, tmp_path: Path) -> None:
+    spool = tmp_path / "spools"
+    command = [*COMMAND, "-", "--format", "arrow", "--name", "silent", "--json", "--to", shared.address]
+    table = pa.table({"ts": [NOW, NOW + 1], "value": [1.0, 2.0]})
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table)
+        data = stream.getvalue()
+    with subprocess.Popen(
+        [*command, "--spool", str(spool)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        try:
+            assert process.stdin is not None
+            # Without its end: more may come.
+            process.stdin.write(data)
+            until_spooled(spool / "silent", 60)
+            process.terminate()
+            assert process.wait(20) == 143
+            assert process.stdout is not None
+            assert json.loads(process.stdout.read())["accepted"] == 2
+        finally:
+            process.kill()
+
+
+def until_there(directory: Path, count: int, patience: float) -> None:
+    """Wait until a spool holds so many times, without opening it: another process has it."""
+    until = time.monotonic() + patience
+    while times_in(directory) < count:
+        assert time.monotonic() < until, "it does not come through"
+        time.sleep(0.005)
+
+
+def times_in(directory: Path) -> int:
+    found = []
+    for path in sorted(directory.glob("*.seg")):
+        data = np.frombuffer(path.read_bytes()[: path.stat().st_size // 4 * 4], "<u4")
+        found += [value for value in data.tolist() if 1_000_000 <= value < 1_000_010]
+    return len(found)
+
+
+def test_a_full_spool_waits(shared: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", lines(120_000, begin=NOW))
+    done = send(shared, path, "--name", "full", "--spool-mib", 1, "--json", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert summary(done)["counted"] == 120_000
+
+
+def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -> None:
+    done = send(
+        shared, "--generator", "--name", "g", "--rate", 50, "--seconds", 1, "--heartbeat", "50ms", "--json",
+        spool=tmp_path / "spools",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    said = summary(done)
+    assert said["accepted"] == 50
+    assert 5 < said["heartbeats"] < 40
+    assert said["counted"] == said["accepted"] + said["heartbeats"]
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ((), "give one of FILE"),
+        (("--resume",), "--name"),
+        (("x.csv", "--generator", "--name", "s"), "give one of FILE"),
+        (("missing.csv", "--name", "s"), "cannot be opened"),
+        (("-", "--name", "s"), "--format"),
+        (("--resume", "--name", "a\nb", "--timeout", "1s"), "does not print"),
+        (("--resume", "--name", "s", "--heartbeat", "1s"), "comes live"),
+        (("--generator", "--name", "s", "--lateness", "soon"), "no duration"),
+        (("--resume", "--name", "s", "--heartbeat-at", "soon"), "2026-01-31T12:00:00.5Z"),
+        (("-", "--format", "csv", "--columns", "when=x"), "when"),
+    ],
+)
+def test_what_cannot_be_sent_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = send(NOWHERE, *arguments, spool=tmp_path)
+    assert done.exit_code in (1, 2), done.output
+    assert isinstance(done.exception, SystemExit)
+    assert said in done.output
+
+
+def test_the_spools_are_below_the_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    done = CliRunner().invoke(main, ["send", "--resume", "--name", "a/b", "--to", NOWHERE, "--timeout", "0s"])
+    assert done.exit_code == 3, done.stderr
+    [directory] = (tmp_path / "headwater" / "sources").iterdir()
+    assert directory.name.startswith("a_b.")

@@ -1,0 +1,318 @@
+"""Readers: every format gives the same events, the quick way and record by record; a bad record is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headwater.errors import HeadwaterError, Invalid
+from headwater_source.columns import Coded, Events
+from headwater_source.readers import BadRecord, columns_of, open_input
+from headwater_source.readers.csvlines import CsvReader
+from headwater_source.readers.inputs import FORMATS
+from headwater_source.readers.jsonlines import JsonReader
+
+Row = tuple[int, float | None, str, str | None, str | None]
+ROWS: list[Row] = [
+    (1_700_000_000_000_000, 1.5, "a", None, "s1"),
+    (1_700_000_000_000_001, None, "", "begin", "s2"),
+    (1_700_000_000_000_002, -0.25, "é,x", "end", "s1"),
+    (1_700_000_000_000_003, None, "a", None, None),
+    (-5, 3.0, "a", None, "s1"),
+]
+
+
+def rows(parts: Iterable[Events]) -> list[Row]:
+    found: list[Row] = []
+    for events in parts:
+        for place in range(len(events)):
+            bare = events.bare is not None and bool(events.bare[place])
+            key, mark, source = (
+                None if column is None else column.at(place)
+                for column in (events.key, events.mark, events.source)
+            )
+            value = None if bare else float(events.value[place])
+            found.append((int(events.ts[place]), value, key or "", mark, source))
+    return found
+
+
+def csv_of(given: Iterable[Row]) -> bytes:
+    def quoted(text: str | None) -> str:
+        return '"' + (text or "").replace('"', '""') + '"' if text else ""
+
+    lines = ["ts,value,key,mark,source"]
+    for ts, value, key, mark, source in given:
+        lines.append(
+            f"{ts},{'' if value is None else repr(value)},{quoted(key)},{quoted(mark)},{quoted(source)}"
+        )
+    return ("\n".join(lines) + "\n").encode()
+
+
+def json_of(given: Iterable[Row]) -> bytes:
+    names = ("ts", "value", "key", "mark", "source")
+    objects = (
+        {name: each for name, each in zip(names, row, strict=True) if each is not None} for row in given
+    )
+    return b"".join(json.dumps(each).encode() + b"\n" for each in objects)
+
+
+def table_of(given: Iterable[Row]) -> pa.Table:
+    names = ["ts", "value", "key", "mark", "source"]
+    types = [pa.int64(), pa.float64(), pa.string(), pa.string(), pa.string()]
+    columns = list(zip(*given, strict=True))
+    return pa.table(
+        {name: pa.array(column, type) for name, type, column in zip(names, types, columns, strict=True)}
+    )
+
+
+def written(directory: Path, format: str, given: list[Row]) -> str:
+    path = directory / f"events.{format}"
+    if format == "csv":
+        path.write_bytes(csv_of(given))
+    elif format == "jsonl":
+        path.write_bytes(json_of(given))
+    elif format == "parquet":
+        pq.write_table(table_of(given), path)
+    else:
+        with pa.ipc.new_file(str(path), table_of(given).schema) as writer:
+            writer.write_table(table_of(given))
+    return str(path)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_gives_the_same_events(tmp_path: Path, format: str) -> None:
+    assert rows(open_input(written(tmp_path, format, ROWS))) == ROWS
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_text_is_read_without_arrow_too(tmp_path: Path, format: str) -> None:
+    path = written(tmp_path, format, ROWS)
+    with patch.dict(sys.modules, {"pyarrow": None}):
+        assert rows(open_input(path)) == ROWS
+    with (
+        patch.dict(sys.modules, {"pyarrow": None}),
+        pytest.raises(HeadwaterError, match=r"headwater\[arrow\]"),
+    ):
+        open_input(written(tmp_path, "arrow", ROWS))
+
+
+def test_an_arrow_stream_is_read_like_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "stream.arrow"
+    with pa.ipc.new_stream(str(path), table_of(ROWS).schema) as writer:
+        writer.write_table(table_of(ROWS), max_chunksize=2)
+    parts = list(open_input(str(path)))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    assert rows(parts) == ROWS
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0"), max_size=4).filter(
+    lambda text: text == text.strip()
+)
+SOURCES = st.sampled_from(["s1", "s2", "é"])
+ANY = st.lists(
+    st.tuples(
+        st.integers(-(1 << 60), 1 << 60),
+        st.none() | st.floats(allow_nan=False),
+        NAMES,
+        st.none() | NAMES.filter(bool),
+        st.none() | SOURCES,
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY, st.integers(1, 40), st.booleans())
+def test_however_the_bytes_come_the_events_are_the_same(events: list[Row], size: int, quick: bool) -> None:
+    """In chunks of any size, the quick way and line by line."""
+    for reader, data in ((CsvReader, csv_of(events)), (JsonReader, json_of(events))):
+        chunks = [data[low : low + size] for low in range(0, len(data), size)]
+        with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+            found = rows(reader("x", chunks, columns_of(""), skip_bad=False))
+        assert found == events, reader
+
+
+def test_times_as_text_and_other_names_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("device,time,temp,rest\n7,2026-01-01T00:00:00Z,1,x\n8,2026-01-01T01:00:00.25+01:00,2,x\n")
+    columns = columns_of("ts=time, value=temp,key=device")
+    midnight = 1_767_225_600_000_000
+    assert rows(open_input(str(path), columns=columns)) == [
+        (midnight, 1.0, "7", None, None),
+        (midnight + 250_000, 2.0, "8", None, None),
+    ]
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        '{"time": "2026-01-01T00:00:00Z", "temp": 1, "device": 7}\n'
+        '{"time": 1767225600250000, "temp": 2, "device": "8"}\n'
+    )
+    assert rows(open_input(str(path), columns=columns)) == [
+        (midnight, 1.0, "7", None, None),
+        (midnight + 250_000, 2.0, "8", None, None),
+    ]
+    table = pa.table({"time": pa.array([midnight * 1_000 + 999], pa.timestamp("ns", tz="UTC")), "temp": [1]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    columns = columns_of("ts=time,value=temp")
+    found = rows(open_input(str(tmp_path / "x.parquet"), columns=columns))
+    assert found == [(midnight, 1.0, "", None, None)]
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("abc,1,k,", "ts: is 'abc'"),
+        (",1,k,", "ts: is missing"),
+        ("2026-01-01T00:00:00,1,k,", "without a zone"),
+        ("99999999999999999999,1,k,", "beyond 64 bits"),
+        ("5,x1,k,", "value: is 'x1'"),
+        ("5,1_0,k,", "value: is '1_0'"),
+        ("5,1,k", "has 3 fields instead of 4"),
+        ('5,1,"k,', "is no CSV"),
+        (f"5,1,{'k' * 1_025},", "key: is 1025 bytes long"),
+        ("5,1,\udcff,", "no UTF-8"),
+        ("5,1,k,a\0b", "source: is 'a\\\\x00b'"),
+        ("x,y,k,", "ts: is 'x'.*value: is 'y'"),
+    ],
+)
+def test_a_bad_line_is_told_and_nothing_before_it_is_lost(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "x.csv"
+    text = f"ts,value,key,source\n1,1,k,\n2,2,k,\n{line}\n4,4,k,\n"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    found: list[Events] = []
+    with pytest.raises(BadRecord, match=said) as caught:
+        found += open_input(str(path))
+    assert str(caught.value).startswith(f"{path}, line 4: ")
+    assert [row[0] for row in rows(found)] == [1, 2]
+    assert caught.value.offset == len("ts,value,key,source\n1,1,k,\n2,2,k,\n")
+    reader = open_input(str(path), skip_bad=True)
+    assert [row[0] for row in rows(reader)] == [1, 2, 4]
+    assert reader.skipped_count == 1
+    assert [bad.number for bad in reader.skipped] == [4]
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ('{"ts": 1, "value": }', "is no JSON"),
+        ("[1]", "is no object"),
+        ('{"ts": 1.5, "value": 1}', "ts: is 1.5"),
+        ('{"ts": true, "value": 1}', "ts: is True"),
+        ('{"ts": 1, "value": [1]}', "value: is"),
+        ('{"ts": 1, "key": {}}', "key: is {}"),
+        ('{"ts": 1}{"ts": 2}', "is no JSON"),
+        ('{"value": 1}', "ts: is missing"),
+        ('{"ts": 1, "value": 1' + "0" * 400 + "}", "beyond float64"),
+    ],
+)
+def test_a_bad_object_is_told(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"ts": 1, "value": 1}\n\n' + line + '\n{"ts": 4, "value": 4}\n')
+    with pytest.raises(BadRecord, match=said) as caught:
+        list(open_input(str(path)))
+    assert caught.value.number == 3
+    assert [row[0] for row in rows(open_input(str(path), skip_bad=True))] == [1, 4]
+
+
+def test_a_bad_record_of_a_table_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    table = pa.table({"ts": pa.array([1, None, 3], pa.int64()), "value": [1.0, 2.0, None]})
+    pq.write_table(table, path)
+    with pytest.raises(BadRecord, match="record 2: ts: is missing"):
+        list(open_input(str(path)))
+    assert rows(open_input(str(path), skip_bad=True)) == [(1, 1.0, "", None, None), (3, None, "", None, None)]
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(BadRecord, match="does not read"):
+        list(open_input(str(path)))
+
+
+@pytest.mark.parametrize(
+    "header, columns, said",
+    [
+        ("time,value", "", "ts: has no column 'ts'; the columns are 'time', 'value'"),
+        ("ts,temp", "", "neither a value nor a mark"),
+        ("ts,value,ts", "", "has a column twice"),
+        ("ts,value", "key=device", "key: has no column 'device'"),
+    ],
+)
+def test_a_header_without_the_columns_is_told(tmp_path: Path, header: str, columns: str, said: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"{header}\n1,1\n")
+    with pytest.raises(BadRecord, match=said):
+        list(open_input(str(path), columns=columns_of(columns)))
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="--format"):
+        open_input("-")
+    with pytest.raises(Invalid, match="--format"):
+        open_input(str(tmp_path / "x.bin"))
+    with pytest.raises(Invalid, match="cannot be opened"):
+        open_input(str(tmp_path / "x.csv"))
+    for wrong in ("time", "when=x", "ts=a,ts=b"):
+        with pytest.raises(Invalid):
+            columns_of(wrong)
+
+
+def test_a_pipe_is_read_as_it_comes() -> None:
+    code = (
+        "from headwater_source.readers import open_input\n"
+        "for events in open_input('-', 'csv'): print(events.ts.tolist(), flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"ts,value\n1,1\n2,")
+            assert process.stdout.readline() == b"[1]\n"
+            begin = time.monotonic()
+            process.stdin.write(b"2\n3,3")
+            assert process.stdout.readline() == b"[2]\n"
+            assert time.monotonic() - begin < 0.5
+            process.stdin.close()
+            assert process.stdout.readline() == b"[3]\n"
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+
+
+@given(
+    st.lists(st.none() | st.sampled_from(["a", "b", "cc"]), max_size=20),
+    st.integers(1, 7),
+    st.integers(30, 200),
+)
+def test_parts_are_the_whole(sources: list[str | None], size: int, limit: int) -> None:
+    count = len(sources)
+    keys = [f"k{place % 5}" for place in range(count)]
+    events = Events(np.arange(count), np.arange(count) / 2, key=Coded.of(keys), source=Coded.of(sources))
+    pieces = list(events.pieces(limit, size))
+    assert rows(pieces) == rows([events])
+    assert all(0 < len(piece) <= size for piece in pieces)
+    parts = dict(events.by_source("me"))
+    wanted: dict[str, list[Any]] = {}
+    for row in rows([events]):
+        wanted.setdefault(row[4] or "me", []).append(row)
+    assert {name: rows([part]) for name, part in parts.items()} == wanted
+
+
+def test_reading_closes_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "csv", ROWS)
+    before = len(os.listdir("/proc/self/fd"))
+    list(open_input(path))
+    assert len(os.listdir("/proc/self/fd")) == before

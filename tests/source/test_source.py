@@ -1,0 +1,224 @@
+"""The library: what is sent is on disk, counted once, and told apart from what cannot be taken."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.errors import HeadwaterError, InvalidEvents, InvalidSource
+from headwater.events import Batch
+from headwater.sources import source_name_problem
+from headwater.topology import InvalidTopology, topology_of
+from headwater_source import Source, origin
+from headwater_source.columns import Events
+from headwater_source.origin import Beginning, Origin
+from headwater_source.spool import Spool
+from tests.tree.processes import QUERIES, document, tree
+
+NOWHERE = "127.0.0.1:1"
+
+
+def test_a_program_sends_and_waits_until_it_is_counted(tmp_path: Path) -> None:
+    async def program(address: str) -> None:
+        async with Source("pump", address, spool=tmp_path / "spool", lateness="2s", site="hall") as source:
+            numbers = await source.send(
+                np.arange(5) * 300_000, np.ones(5), keys=["a", "b", "a", "b", "a"], marks=None
+            )
+            assert numbers == range(1, 6)
+            await source.send(1_200_000, 7.0, keys="a")
+            await source.heartbeat(60_000_000)
+            async with asyncio.timeout(30):
+                await source.flush()
+            assert source.accepted == source.counted == source.sent == 7
+        # Opened again it is the same source, with the same site and lateness.
+        async with Source("pump", address, spool=tmp_path / "spool") as source:
+            assert (source.site, source.lateness) == ("hall", 2_000_000)
+            async with asyncio.timeout(30):
+                await source.flush()
+            assert source.accepted == 7
+
+    with tree(tmp_path / "tree") as running:
+        asyncio.run(program(running.address))
+        running.stop()
+        rows = [row for row in running.rows() if row["query"] == "t"]
+    assert [(row["start"], row["count"], row["values"]["sum"]) for row in rows] == [
+        (0, 4, 4.0),
+        (1_000_000, 2, 8.0),
+    ]
+
+
+def accepted(directory: Path, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Batch:
+    async def program() -> Batch:
+        async with Source("s", NOWHERE, spool=directory) as source:
+            for arguments, named in calls:
+                await source.send(*arguments, **named)
+            batch = source.spool.read(0, 1_000)
+            assert batch is not None
+            return batch
+
+    return asyncio.run(program())
+
+
+def test_times_values_and_names_as_programs_have_them(tmp_path: Path) -> None:
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    at = int(noon.timestamp()) * 1_000_000
+    batch = accepted(
+        tmp_path,
+        ((noon, 1), {}),
+        (([noon, at + 1], [2.5, None]), {"keys": ["k", None], "marks": [None, "end"]}),
+        ((np.array(["2026-01-31T12:00:00"], "datetime64[s]"), np.array([3])), {"keys": "é"}),
+        (([np.int64(at)], [np.float32(4)]), {}),
+    )
+    assert batch.ts.tolist() == [at, at, at + 1, at, at]
+    assert batch.value[[0, 1, 3, 4]].tolist() == [1, 2.5, 3, 4]
+    assert batch.bare is not None
+    assert batch.bare.tolist() == [False, False, True, False, False]
+    assert batch.key is not None
+    assert [batch.keys[code] for code in batch.key] == ["", "k", "", "é", ""]
+    assert batch.mark is not None
+    assert batch.mark.tolist() == [-1, -1, 0, -1, -1]
+
+
+@pytest.mark.parametrize(
+    "arguments, named, said",
+    [
+        ((["x"], [1.0]), {}, r"ts\[0\]: is 'x'"),
+        ((datetime(2026, 1, 1), 1.0), {}, "without a zone"),
+        (([1], ["x"]), {}, r"values\[0\]: is 'x'"),
+        (([1, 2], [1.0]), {}, "values: has 1 rows, ts 2"),
+        (([1], [1.0]), {"keys": ["a", "b"]}, "keys: has 2 rows"),
+        (([1], [1.0]), {"keys": ["k" * 1_025]}, r"keys\[0\]: is 1025 bytes"),
+        (([1], [1.0]), {"marks": ["k" * 1_025]}, r"marks\[0\]: is 1025 bytes"),
+    ],
+)
+def test_what_is_no_event_is_told(
+    tmp_path: Path, arguments: tuple[Any, ...], named: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidEvents, match=said):
+        accepted(tmp_path, (arguments, named))
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x7f", "x" * 254])
+def test_names_that_do_not_print_are_refused(name: str) -> None:
+    with pytest.raises(InvalidSource, match="name:"):
+        Source(name, NOWHERE)
+    given = document(QUERIES)
+    given["spec"]["sources"][0]["class"] = name
+    with pytest.raises(InvalidTopology):
+        topology_of(given)
+    assert source_name_problem(name) is not None
+    assert source_name_problem("Pumpe 7, Süd") is None
+
+
+def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    for wrong in ({"lateness": "soon"}, {"lateness": -1}, {"address": ""}):
+        with pytest.raises(InvalidSource):
+            Source(**{"name": "s", "address": NOWHERE} | wrong)
+    source = Source("s", NOWHERE, spool=tmp_path)
+    with pytest.raises(InvalidSource, match="async with"):
+        asyncio.run(source.send(1, 1))
+    accepted(tmp_path, ((1, 1), {}))
+    with pytest.raises(InvalidSource, match="is that of 's'"):
+        Source("t", NOWHERE, spool=tmp_path).open()
+    (tmp_path / "origin.json").write_text("{")
+    with pytest.raises(HeadwaterError, match="restore it"):
+        Source("s", NOWHERE, spool=tmp_path).open()
+    # It was let go of each time.
+    Spool.open(tmp_path, limit_bytes=1 << 20).close()
+
+
+def test_a_full_spool_makes_the_caller_wait(tmp_path: Path) -> None:
+    async def program() -> None:
+        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10) as source:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await source.send(np.arange(10_000), np.ones(10_000))
+            assert 0 < source.accepted < 10_000
+
+    asyncio.run(program())
+
+
+def test_many_long_keys_fit(tmp_path: Path) -> None:
+    keys = [f"{n:0900d}" for n in range(2_000)]
+    batch = None
+
+    async def program() -> None:
+        nonlocal batch
+        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=4 << 20) as source:
+            await source.send(np.arange(2_000), np.ones(2_000), keys=keys)
+            batch = source.spool.read(0, 5_000)
+
+    asyncio.run(program())
+    assert batch is not None
+    assert batch.key is not None
+    assert [batch.keys[code] for code in batch.key] == keys
+
+
+# Origins
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 9), st.booleans()), min_size=1, max_size=12
+    )
+)
+def test_every_record_of_every_input_is_taken_once(steps: list[tuple[str, int, bool]]) -> None:
+    """Inputs in any order, each cut short after some records; a crash settles nothing before it ends."""
+    beginnings = {name: Beginning(1, name) for name in "abc"}
+    found, head = Origin("s"), 0
+    taken = dict.fromkeys("abc", 0)
+    for name, records, crash in steps:
+        found = found.settled(head)
+        known = next((each for each in reversed(found.inputs) if each.beginning == beginnings[name]), None)
+        before = 0 if known is None else known.accepted
+        assert before == taken[name]
+        found = found.begun(beginnings[name], head, before)
+        head += records
+        taken[name] += records
+        if not crash:
+            found = found.settled(head)
+            # A heartbeat, which is of no input.
+            head += 1
+
+
+def test_an_origin_is_kept(tmp_path: Path) -> None:
+    assert origin.read(tmp_path, "s") is None
+    file = tmp_path / "x.csv"
+    file.write_bytes(b"ts,value\n1,1\n2,2\nbad\n3,3\n")
+    beginning = Beginning.of(file)
+    assert beginning is not None
+    found = Origin("s", "hall", 7).begun(beginning, 5)
+    origin.write(tmp_path, found)
+    assert origin.read(tmp_path, "s") == found
+    # Mended behind what was accepted it is the same input, and another one if it begins in another way.
+    found = found.shortened(file, 17).settled(7)
+    file.write_bytes(b"ts,value\n1,1\n2,2\n2,5\n3,3\n4,4\n")
+    known = found.known(file)
+    assert known is not None
+    assert known.accepted == 2
+    file.write_bytes(b"ts,value\n1,1\n2,3\n")
+    assert found.known(file) is None
+    assert json.loads((tmp_path / "origin.json").read_bytes())["name"] == "s"
+
+
+@given(st.text(min_size=1, max_size=80), st.text(min_size=1, max_size=80))
+def test_every_source_has_a_directory_of_its_own(one: str, other: str) -> None:
+    names = [origin.directory_name(each) for each in (one, other)]
+    assert (names[0] == names[1]) == (one == other)
+    assert all(name not in (".", "..") and "/" not in name and len(name) <= 255 for name in names)
+
+
+def test_events_without_rows_are_nothing(tmp_path: Path) -> None:
+    async def program() -> None:
+        async with Source("s", NOWHERE, spool=tmp_path) as source:
+            assert not await source.append(Events(np.empty(0, np.int64), np.empty(0)))
+
+    asyncio.run(program())
