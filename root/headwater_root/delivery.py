@@ -38,27 +38,30 @@ class Deliveries:
     """Delivers the outbox to every sink; a sink that fails is tried again, later and later."""
 
     def __init__(self, outbox: Outbox, sinks: Sequence[Sink]) -> None:
-        self._outbox, self._sinks = outbox, list(sinks)
+        self._outbox = outbox
+        # By a name of its own: there may be two of a kind.
+        self._sinks = {f"{number}-{sink.name}": sink for number, sink in enumerate(sinks)}
         self._tasks: list[asyncio.Task[None]] = []
         # By sink: why it cannot deliver at present.
         self.failing: dict[str, str] = {}
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._serve(sink)) for sink in self._sinks]
+        self._tasks = [asyncio.create_task(self._serve(*each)) for each in self._sinks.items()]
 
-    async def _serve(self, sink: Sink) -> None:
+    async def _serve(self, name: str, sink: Sink) -> None:
         wait = FIRST_WAIT
         while True:
             try:
                 await asyncio.to_thread(self._catch_up, sink)
             except (OSError, HeadwaterError) as error:
-                if sink.name not in self.failing:
-                    log.warning("a sink fails", extra={"sink": sink.name, "problem": str(error)})
-                self.failing[sink.name] = str(error)
+                if name not in self.failing:
+                    log.warning("a sink fails", extra={"sink": name, "problem": str(error)})
+                self.failing[name] = str(error)
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
-                self.failing.pop(sink.name, None)
+                if self.failing.pop(name, None) is not None:
+                    log.info("a sink has recovered", extra={"sink": name})
                 wait = FIRST_WAIT
                 await asyncio.sleep(LOOK)
 
@@ -69,16 +72,23 @@ class Deliveries:
     @property
     def behind(self) -> int:
         """How far the slowest sink is behind, in positions."""
-        return max((self._outbox.last - sink.cursor for sink in self._sinks), default=0)
+        return max(self.lags.values(), default=0)
+
+    @property
+    def lags(self) -> dict[str, int]:
+        """How far each sink is behind, in positions."""
+        last = self._outbox.last
+        return {name: max(last - sink.cursor, 0) for name, sink in self._sinks.items()}
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for sink in self._sinks:
+        for name, sink in self._sinks.items():
             try:
                 await asyncio.to_thread(self._catch_up, sink)
             except (OSError, HeadwaterError) as error:
-                self.failing[sink.name] = str(error)
+                self.failing[name] = str(error)
+                log.warning("a sink ends behind the outbox", extra={"sink": name, "problem": str(error)})
             sink.close()

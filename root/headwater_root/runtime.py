@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 
 from headwater import topology
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, OtherQueries
+from headwater.machines.messages import Fenced, Message, Send
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -17,21 +20,28 @@ from headwater_root import resultlines
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
+from headwater_root.timings import Timings
 from headwater_wire import records as stored
 from headwater_wire.clock import now
+from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+
+log = logging.getLogger(__name__)
 
 
 class _Journal:
     """The log as the machine sees it."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, syncs: Timings) -> None:
+        self._log, self._syncs = log, syncs
 
     def write(self, records: Sequence[Record]) -> int:
         self._log.append([stored.encode(record) for record in records])
-        return self._log.sync()
+        begin = perf_counter()
+        position = self._log.sync()
+        self._syncs.add(perf_counter() - begin)
+        return position
 
 
 class RootRuntime:
@@ -44,23 +54,27 @@ class RootRuntime:
         settings: Settings,
         sinks: Sequence[topology.Sink] = (),
         codec: Codec | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         codec = codec or Codec()
+        self.syncs = Timings()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox")
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"))
         self.machine = RootMachine(
-            queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
+            queries, settings, _Journal(self.log, self.syncs), lambda: secrets.token_hex(8), self._emit
         )
         self.windows = 0
+        begin = perf_counter()
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
-        self.exchange = Exchange(
-            "root", lambda sender, message: self.machine.step(sender, message, now()), codec
-        )
+        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
+        self.exchange = Exchange("root", self._take, codec, credentials)
+        # Senders and openings that were told of once.
+        self._told: set[str] = set()
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
-        self.failed: HeadwaterError | None = None
+        self.failed: Exception | None = None
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
@@ -71,16 +85,48 @@ class RootRuntime:
         port = await self.exchange.serve(listen)
         self.deliveries.start()
         self._beat = asyncio.create_task(self._beats())
+        await self.exchange.ready(True)
         return port
 
+    def _take(self, sender: str, message: Message) -> Sequence[Send]:
+        if self.failed is not None:
+            return ()
+        try:
+            sends = self.machine.step(sender, message, now())
+        except OtherQueries as error:
+            self._tell(sender, "refused a batch", sender=sender, problem=str(error))
+            return ()
+        except HeadwaterError as error:
+            self.failed = error
+            return ()
+        for each in sends:
+            if isinstance(each.message, Fenced):
+                self._tell(
+                    each.message.opening, "a source is fenced: another spool has its name", source=each.to
+                )
+        return sends
+
+    def _tell(self, about: str, said: str, **extra: str) -> None:
+        """Warn once: whoever is refused asks again and again."""
+        if about not in self._told:
+            self._told.add(about)
+            log.warning(said, extra=extra)
+
+    def unready(self) -> str | None:
+        """Why nobody should send here at present; None if all is well."""
+        if self.failed is not None:
+            return "it has halted"
+        return "it does not listen" if self._beat is None else None
+
     async def _beats(self) -> None:
-        while True:
+        while self.failed is None:
             try:
                 self.exchange.send(self.machine.tick(now()))
-            except HeadwaterError as error:
+            # Whatever it is, a root whose heart has stopped must not seem alive.
+            except Exception as error:
                 self.failed = error
-                return
             await asyncio.sleep(0.01)
+        await self.exchange.ready(False)
 
     def figures(self) -> dict[str, int | None]:
         """What an operator asks first."""
