@@ -14,6 +14,7 @@ from headwater_root import resultlines
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
 from headwater_wire import records as stored
+from headwater_wire.functions import Functions
 from headwater_wire.messages import Codec
 
 
@@ -30,7 +31,7 @@ def differing(topology: Topology, directory: Path, seconds: int) -> int:
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
     )
-    codec = Codec()
+    codec = Codec(Functions())
     with Log.open(directory / "root" / "inbox") as log:
         for position, data in log.read(0):
             machine.replay(position, stored.decode(data, codec))
