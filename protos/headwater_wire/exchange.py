@@ -178,9 +178,11 @@ class Exchange:
             try:
                 async with self._channel(address) as channel:
                     stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
-                    call = stub.Link(self._saying(queue))
+                    taken = asyncio.Event()
+                    call = stub.Link(self._saying(queue, taken))
                     async for envelope in call:
                         wait = FIRST_WAIT
+                        taken.set()
                         self.uplink.came()
                         self.bytes_down += envelope.ByteSize()
                         if envelope.WhichOneof("message") is not None:
@@ -199,8 +201,10 @@ class Exchange:
         options = (*OPTIONS, ("grpc.ssl_target_name_override", self.uplink.parent))
         return grpc.aio.secure_channel(address, self._credentials.channel(), options=options)
 
-    async def _saying(self, queue: Queue) -> AsyncIterator[pb.Envelope]:
+    async def _saying(self, queue: Queue, taken: asyncio.Event) -> AsyncIterator[pb.Envelope]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name)
+        # Until the parent has answered: to write on a stream that it refuses would hide its reason.
+        await taken.wait()
         while True:
             envelope = await queue.get()
             self.sent += 1

@@ -47,7 +47,7 @@ def _load(name: str, found: EntryPoint) -> UserDefined:
     try:
         function = found.load()
     # A package may raise anything when it is imported.
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = f"{where} cannot be loaded ({type(error).__name__}: {error})"
         raise _unusable(name, message, "mend or reinstall the package") from error
     if not isinstance(function, UserDefined):

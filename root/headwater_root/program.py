@@ -95,7 +95,11 @@ class _Program:
                 shown = monitor.start(metrics)
                 stack.push_async_callback(monitor.stop)
             # In a thread: a replay may take long, and whoever asks meanwhile hears that the root lives.
-            runtime = await asyncio.to_thread(self._open)
+            try:
+                runtime = await asyncio.to_thread(self._open)
+            except OSError as error:
+                problem = Problem("--directory", f"cannot be used ({error})", "give one that can be written")
+                raise Invalid("the root cannot be started", [problem]) from error
             stack.push_async_callback(runtime.stop)
             try:
                 port = await runtime.start(listen)

@@ -1,8 +1,8 @@
 """The root mean square: what a motor's current or a vibration is judged by.
 
-A state is the number of events and the sum of their squares, in whole thousandths. Whole numbers add up to the
-same in any order, so every tree gives the same result to the last bit; and what was added can be taken off
-again exactly, which makes sliding windows cheap.
+A state is the number of events and the sum of their squares, in whole thousandths. Whole numbers add up to
+the same in any order, so every tree gives the same result to the last bit; and what was added can be taken
+off again exactly, which makes sliding windows cheap.
 """
 
 from __future__ import annotations
