@@ -55,7 +55,7 @@ class Configuration:
         told = {problem.field for problem in problems}
         if given.get("role") is not None and "role" not in told and given["role"] not in ROLES:
             problems.append(Problem("role", f"is {given['role']!r}", f"give one of {', '.join(ROLES)}"))
-        found: dict[str, Any] = {field: given.get(field) for field in TEXTS}
+        found: dict[str, Any] = {field: given.get(field) or None for field in TEXTS}
         for field, default in (("flush_interval", FLUSH_INTERVAL), ("future", FUTURE)):
             found[field], wrong = _duration(given.get(field), field, default)
             problems += wrong

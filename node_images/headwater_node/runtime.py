@@ -144,7 +144,7 @@ class NodeRuntime:
         uplink = self.exchange.uplink
         if not uplink.connected:
             return f"no stream to {uplink.parent} at {uplink.address} ({uplink.problem or 'not yet open'})"
-        if self.answered is None:
+        if self.answered is None or self.answered < uplink.since:
             return f"{uplink.parent} has not answered yet"
         if now() - self.answered > max(PATIENCE, int(10 * self._interval * SECOND)):
             return f"{uplink.parent} has not answered for {(now() - self.answered) // SECOND} seconds"

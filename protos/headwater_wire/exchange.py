@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 from headwater.machines.messages import Message, Send
 from headwater_wire.credentials import Credentials
 from headwater_wire.errors import Malformed
+from headwater_wire.gate import Gate
 from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
 from headwater_wire.uplink import Uplink
@@ -92,7 +93,7 @@ class Exchange:
 
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=OPTIONS, interceptors=[Gate()] if self._credentials else [])
         # What is generated for services has no types.
         tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -146,7 +147,9 @@ class Exchange:
         async for envelope in requests:
             self.bytes_below += envelope.ByteSize()
             if guard is not None and (refusal := guard.refusal(envelope)) is not None:
-                log.warning("refused a stream's words", extra={"problem": refusal.sentence})
+                if not refusal.told:
+                    said = "refused a message" if refusal.dropped else "refused a stream"
+                    log.warning(said, extra={"sender": envelope.sender, "problem": refusal.sentence})
                 if refusal.dropped:
                     continue
                 await context.abort(refusal.code, refusal.sentence)

@@ -36,9 +36,10 @@ class Peer:
     @classmethod
     def of(cls, authenticated: Mapping[str, Iterable[bytes]]) -> Peer:
         """By what gRPC says of the peer's certificate."""
-        said = {field: [value.decode() for value in values] for field, values in authenticated.items()}
-        roles = (uri.removeprefix(ROLE) for uri in said.get("peer_uri", ()) if uri.startswith(ROLE))
-        return cls(frozenset(said.get("peer_dns", ())), frozenset(roles))
+        names = (name.decode(errors="replace") for name in authenticated.get("peer_dns", ()))
+        uris = (uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))
+        roles = (uri.removeprefix(ROLE) for uri in uris if uri.startswith(ROLE))
+        return cls(frozenset(names), frozenset(roles))
 
     @property
     def is_node(self) -> bool:
@@ -47,11 +48,15 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an envelope is not heeded, and the stream ends with it unless it is only `dropped`."""
+    """Why an envelope is not heeded, and the stream ends with it unless it is only `dropped`.
+
+    What has been `told` before need not be told again.
+    """
 
     code: grpc.StatusCode
     sentence: str
     dropped: bool = False
+    told: bool = False
 
 
 class Guards:
@@ -73,6 +78,8 @@ class Guard:
     def __init__(self, guards: Guards, peer: Peer) -> None:
         self._guards, self._peer = guards, peer
         self._owner = ""
+        # Names of others in which was spoken here.
+        self._told: set[str] = set()
 
     def refusal(self, envelope: pb.Envelope) -> Refusal | None:
         """Why this envelope is not heeded; None if it may be said."""
@@ -107,7 +114,9 @@ class Guard:
         if guards.owners.get(sender, self) is not self:
             # That stream may be dead without anybody knowing yet: then its owner is right to come this way.
             what = f"speaks as {sender!r}, which has a stream of its own to {guards.name}"
-            return replace(self._denied(what), dropped=True)
+            told = sender in self._told
+            self._told.add(sender)
+            return replace(self._denied(what), dropped=True, told=told)
         return None
 
     def _of_a_source(self, envelope: pb.Envelope) -> Refusal | None:

@@ -7,6 +7,8 @@ import logging
 import grpc
 import grpc.aio
 
+from headwater_wire.clock import now
+
 log = logging.getLogger(__name__)
 # Codes with which a parent says that it will have nothing to do with this party.
 REFUSALS = (
@@ -22,13 +24,15 @@ class Uplink:
     def __init__(self, name: str) -> None:
         self.name, self.parent, self.address = name, "", ""
         self.connected = False
+        # When the stream came, by the clock that never goes back.
+        self.since = 0
         # What was last said to be wrong; None at first and while all is well.
         self.problem: str | None = None
 
     def came(self) -> None:
         """The parent has said something."""
         if not self.connected:
-            self.connected, self.problem = True, None
+            self.connected, self.since, self.problem = True, now(), None
             log.info("parent connected", extra=self._who())
 
     def lost(self, error: grpc.aio.AioRpcError | OSError | None) -> bool:
