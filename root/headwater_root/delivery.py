@@ -23,14 +23,20 @@ def sinks_of(asked: Sequence[topology.Sink], directory: Path) -> list[Sink]:
     """The sinks of a topology, each in a directory of its own; those of other programs are left out."""
     found: list[Sink] = []
     for number, sink in enumerate(asked):
+        # There may be two of a type, and who fails must be known.
+        name = f"{number}-{sink.type}"
+        made: Console | JsonLines | Parquet
         if sink.type == "console":
-            found.append(Console(directory / f"{number}-console"))
+            made = Console(directory / name)
         elif sink.type == "jsonlines":
-            found.append(JsonLines(directory / (sink.path or f"{number}-jsonlines")))
+            made = JsonLines(directory / (sink.path or name))
         elif sink.type == "parquet":
-            found.append(Parquet(directory / (sink.path or f"{number}-parquet")))
+            made = Parquet(directory / (sink.path or name))
         else:
-            log.warning("the embedded root has no such sink", extra={"sink": sink.type})
+            log.warning("the embedded root has no such sink", extra={"sink": name})
+            continue
+        made.name = name
+        found.append(made)
     return found
 
 
@@ -38,30 +44,28 @@ class Deliveries:
     """Delivers the outbox to every sink; a sink that fails is tried again, later and later."""
 
     def __init__(self, outbox: Outbox, sinks: Sequence[Sink]) -> None:
-        self._outbox = outbox
-        # By a name of its own: there may be two of a kind.
-        self._sinks = {f"{number}-{sink.name}": sink for number, sink in enumerate(sinks)}
+        self._outbox, self._sinks = outbox, list(sinks)
         self._tasks: list[asyncio.Task[None]] = []
         # By sink: why it cannot deliver at present.
         self.failing: dict[str, str] = {}
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._serve(*each)) for each in self._sinks.items()]
+        self._tasks = [asyncio.create_task(self._serve(sink)) for sink in self._sinks]
 
-    async def _serve(self, name: str, sink: Sink) -> None:
+    async def _serve(self, sink: Sink) -> None:
         wait = FIRST_WAIT
         while True:
             try:
                 await asyncio.to_thread(self._catch_up, sink)
             except (OSError, HeadwaterError) as error:
-                if name not in self.failing:
-                    log.warning("a sink fails", extra={"sink": name, "problem": str(error)})
-                self.failing[name] = str(error)
+                if sink.name not in self.failing:
+                    log.warning("a sink fails", extra={"sink": sink.name, "problem": str(error)})
+                self.failing[sink.name] = str(error)
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
-                if self.failing.pop(name, None) is not None:
-                    log.info("a sink has recovered", extra={"sink": name})
+                if self.failing.pop(sink.name, None) is not None:
+                    log.info("a sink has recovered", extra={"sink": sink.name})
                 wait = FIRST_WAIT
                 await asyncio.sleep(LOOK)
 
@@ -72,23 +76,22 @@ class Deliveries:
     @property
     def behind(self) -> int:
         """How far the slowest sink is behind, in positions."""
-        return max(self.lags.values(), default=0)
+        return max((self._outbox.last - sink.cursor for sink in self._sinks), default=0)
 
     @property
     def lags(self) -> dict[str, int]:
         """How far each sink is behind, in positions."""
         last = self._outbox.last
-        return {name: max(last - sink.cursor, 0) for name, sink in self._sinks.items()}
+        return {sink.name: max(last - sink.cursor, 0) for sink in self._sinks}
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for name, sink in self._sinks.items():
+        for sink in self._sinks:
             try:
                 await asyncio.to_thread(self._catch_up, sink)
             except (OSError, HeadwaterError) as error:
-                self.failing[name] = str(error)
-                log.warning("a sink ends behind the outbox", extra={"sink": name, "problem": str(error)})
+                self.failing[sink.name] = str(error)
             sink.close()

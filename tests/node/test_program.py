@@ -23,8 +23,9 @@ from tests.certificates import Authority
 from tests.programs import Program, until
 
 SECOND = 1_000_000
-QUERIES = [{"id": "q", "aggregate": "sum", "window": {"type": "tumbling", "length": "1s"}}]
-TOPOLOGY = {
+QUERY = {"id": "q", "aggregate": "sum", "window": {"type": "tumbling", "length": "1s"}}
+QUERIES = [QUERY]
+TOPOLOGY: dict[str, Any] = {
     "apiVersion": "headwater.dev/v1alpha1",
     "kind": "AggregationTopology",
     "metadata": {"name": "t"},
@@ -171,6 +172,42 @@ def test_records_that_the_parent_has_not_taken_are_told_by_the_exit_code(tmp_pat
         asyncio.run(send())
         # The second signal is whoever does not want to wait.
         assert child.end(signal.SIGTERM, signal.SIGTERM) == 3
+
+
+def test_a_function_that_raises_halts_the_node_with_4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "bad_functions-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bad_functions\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[headwater.functions]\nbad = bad_functions:bad\n")
+    (tmp_path / "bad_functions.py").write_text(
+        "from headwater.aggregates import UserDefined\nbad = UserDefined('bad', lambda v: 1 / 0, max, str)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    queries = [{**QUERY, "aggregate": "function:bad"}]
+    monkeypatch.setitem(TOPOLOGY["spec"], "queries", queries)
+    with (
+        root(tmp_path) as top,
+        node(tmp_path, top.port, queries=queries) as child,
+        filled(tmp_path / "spool") as spool,
+    ):
+
+        async def send() -> None:
+            client = SourceClient("s", "c", spool)
+            client.start(f"127.0.0.1:{child.port}")
+            try:
+                async with asyncio.timeout(20):
+                    while not child.said("halted"):
+                        await asyncio.sleep(0.05)
+            finally:
+                await client.stop()
+
+        asyncio.run(send())
+        assert child.end() == 4
+        (line,) = child.said("halted")
+        assert "the lift of 'bad' raised" in line["problem"]
+        assert top.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize(
