@@ -8,7 +8,9 @@ from typing import Any
 import click
 import yaml
 
-from headwater.topology import InvalidTopology, Topology, topology_of
+from headwater.errors import Invalid
+from headwater.topology import Topology, topology_of
+from headwater_wire.functions import Functions
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -26,6 +28,6 @@ def read(path: Path) -> dict[str, Any]:
 
 def topology(path: Path) -> Topology:
     try:
-        return topology_of(read(path))
-    except InvalidTopology as error:
+        return topology_of(read(path), Functions())
+    except Invalid as error:
         raise click.ClickException(f"{path}: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -41,6 +42,8 @@ class Process:
             sys.executable,
             *self.command,
             stdout=asyncio.subprocess.PIPE,
+            # Their logs come out here, among what is shown: only what is amiss, unless asked otherwise.
+            env={"HEADWATER_LOG_LEVEL": "warning", **os.environ},
             preexec_fn=_die_with_parent,
             start_new_session=True,
         )

@@ -18,6 +18,7 @@ from headwater_root.log import Log
 from headwater_root.outbox import Outbox
 from headwater_source.columns import Events
 from headwater_wire import records as stored
+from headwater_wire.functions import Functions
 from headwater_wire.messages import Codec
 
 
@@ -39,7 +40,7 @@ def differing(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> int
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
     )
-    codec, lives = Codec(), Lives(topology.queries)
+    codec, lives = Codec(Functions()), Lives(topology.queries)
     with Log.open(directory / "root" / "inbox") as log:
         for position, data in log.read(0):
             record = stored.decode(data, codec)

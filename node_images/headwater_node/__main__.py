@@ -3,98 +3,58 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from headwater.errors import HeadwaterError, Invalid, Problem
-from headwater_node.runtime import NodeRuntime
+from headwater.errors import HeadwaterError
+from headwater_wire import logs
 
-# How the program ends: by request, by a configuration that cannot be used, by a drain that was too slow.
-DONE, WRONG_CONFIGURATION, NOT_DRAINED = 0, 2, 3
-ROLES = ("child", "intermediate")
-DRAIN_SECONDS, STATUS_SECONDS = 10.0, 0.5
+log = logging.getLogger("headwater_node")
 
+EPILOG = """\
+The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER_PARENT_ADDRESS, overrides it.
+  name, role            who it is; child or intermediate
+  listen                host and port for those below, such as 0.0.0.0:7000
+  parent                the parent's name
+  parent_address        the parent's host and port
+  queries               as in the manifest; only in the file
+  flush_interval        how often it sends on: seconds, or a duration such as 100ms
+  future                how far beyond this machine's clock an event may lie to be read; 1d
+  metrics               host and port for /metrics, /healthz and /readyz; without it there are none
+  tls                   {certificate, key, ca}: PEM files (HEADWATER_TLS_CERTIFICATE and so on);
+                        without it everything is plain text
+HEADWATER_LOG_LEVEL is debug, info, warning, error or critical.
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What a node has to know before it can ask."""
-
-    name: str
-    role: str
-    listen: str
-    parent: str
-    parent_address: str
-    flush_interval: float
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Configuration:
-        problems = [
-            Problem(field, "is missing", f"give it, or set HEADWATER_{field.upper()}")
-            for field in ("name", "role", "listen", "parent", "parent_address")
-            if not isinstance(given.get(field), str) or not given[field]
-        ]
-        if given.get("role") and given["role"] not in ROLES:
-            problems.append(Problem("role", f"is {given['role']!r}", f"give one of {', '.join(ROLES)}"))
-        if problems:
-            raise Invalid("the node cannot be started", problems)
-        fields = {name: given[name] for name in ("name", "role", "listen", "parent", "parent_address")}
-        return cls(**fields, flush_interval=float(given.get("flush_interval", 0.1)))
-
-
-def configuration(path: str | None, environment: Mapping[str, str]) -> Configuration:
-    """The file, overridden by the environment."""
-    given: dict[str, Any] = json.loads(Path(path).read_text()) if path else {}
-    for field in ("name", "role", "listen", "parent", "parent_address"):
-        if value := environment.get(f"HEADWATER_{field.upper()}"):
-            given[field] = value
-    return Configuration.of(given)
-
-
-async def run(given: Configuration, *, status: bool = False) -> int:
-    runtime = NodeRuntime(
-        given.name,
-        given.parent,
-        child=given.role == "child",
-        flush_interval=given.flush_interval,
-    )
-    port = await runtime.start(given.listen, given.parent_address)
-    # Whoever started the program reads where it listens from its first line.
-    print(json.dumps({"node": given.name, "role": given.role, "port": port}), flush=True)
-    ended = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, ended.set)
-    while not ended.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), STATUS_SECONDS if status else None)
-        if status:
-            print(json.dumps(runtime.figures()), flush=True)
-    drained = await runtime.drain(DRAIN_SECONDS)
-    print(json.dumps(runtime.figures()), flush=True)
-    await runtime.stop()
-    return DONE if drained else NOT_DRAINED
+exit codes:
+  0  ended by SIGTERM or SIGINT, and the parent has acknowledged everything
+  1  an error of the program itself; the log has the trace
+  2  the configuration cannot be used; the log names field and remedy
+  3  ended before the parent had acknowledged everything; the sources will send it again
+  4  halted, such as by a function of one's own that raised; the log says why
+  5  a later process has the name of this one; nothing is lost
+"""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="headwater-node", description=__doc__)
-    parser.add_argument("--config", metavar="FILE", help="JSON; HEADWATER_NAME and the like override it")
+    parser = argparse.ArgumentParser(
+        prog="headwater-node",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help="the configuration as JSON")
     parser.add_argument("--status", action="store_true", help="print figures as JSON lines, twice a second")
     arguments = parser.parse_args()
-    logging.basicConfig(format='{"time": "%(asctime)s", "level": "%(levelname)s", "said": "%(message)s"}')
     try:
-        given = configuration(arguments.config, os.environ)
-    except (HeadwaterError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return WRONG_CONFIGURATION
-    return asyncio.run(run(given, status=arguments.status))
+        logs.configure("headwater-node", os.environ)
+        # Behind that: gRPC looks at its own log's settings when it is imported.
+        from headwater_node import program
+
+        return program.run(arguments.config, os.environ, status=arguments.status)
+    except HeadwaterError as error:
+        log.error(logs.told("the node cannot be started", error))
+        return 2
 
 
 if __name__ == "__main__":

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
+from collections.abc import Sequence
 
+from headwater.durations import SECOND
+from headwater.errors import FunctionFailed
+from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
-from headwater_wire.clock import now
+from headwater_node.configuration import FUTURE
+from headwater_node.future import Future
+from headwater_node.storm import Storm
+from headwater_node.tally import Tally
+from headwater_wire.clock import now, wall
+from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+
+log = logging.getLogger(__name__)
+# A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.
+PATIENCE = 10 * SECOND
 
 
 class NodeRuntime:
@@ -21,46 +35,138 @@ class NodeRuntime:
         *,
         child: bool,
         flush_interval: float = 0.1,
+        future: int = FUTURE,
         settings: Settings | None = None,
         codec: Codec | None = None,
+        credentials: Credentials | None = None,
         address: str | None = None,
     ) -> None:
-        """`address` is where others reach it, if that is not where it listens."""
-        self._address = address
+        """`flush_interval` in seconds; events more than `future` microseconds ahead of the clock wait.
+        `address` is where others reach it, if that is not where it listens."""
         token = secrets.token_hex(8)
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
-        self.exchange = Exchange(
-            name, lambda sender, message: self.machine.step(sender, message, now()), codec or Codec()
-        )
+        self._address = address
+        self.exchange = Exchange(name, self._take, codec or Codec(), credentials)
+        self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
+        self.batches = self.repeated = 0
+        # When the parent last said something for this node, by the clock that never goes back.
+        self.answered: int | None = None
+        self.draining = False
+        # Why it can go no further, if so: the caller halts.
+        self.failed: Exception | None = None
+        self.halted = asyncio.Event()
         self._interval = flush_interval
+        self._ready = False
         self._beat: asyncio.Task[None] | None = None
 
     async def start(self, listen: str, parent: str) -> int:
         """Begin; gives the port that it listens on."""
         port = await self.exchange.serve(listen)
         self.machine.address = self._address or f"{listen.rpartition(':')[0]}:{port}"
-        self.exchange.connect(parent)
+        self.exchange.connect(parent, self.machine.parent, self.machine.settings.root)
         self._beat = asyncio.create_task(self._beats())
         return port
+
+    # Messages
+
+    def _take(self, sender: str, message: Message) -> Sequence[Send]:
+        if self.failed is not None:
+            return ()
+        if self.draining and isinstance(message, Columns | Delivery):
+            # Whoever sent it still has it, and sends it again to whoever comes after this node.
+            return ()
+        if sender == self.machine.parent:
+            self.answered = now()
+        try:
+            sends = self.machine.step(sender, message, now())
+        except FunctionFailed as error:
+            self._halt(error)
+            return ()
+        if isinstance(message, Columns):
+            self.future.look(message.batch, self.machine.sources)
+        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        return sends
+
+    def _halt(self, error: Exception) -> None:
+        self.failed = error
+        self.halted.set()
+
+    # Time
 
     async def _beats(self) -> None:
         ticks = 0
         while True:
-            self.exchange.send(self.machine.flush(now()))
             ticks += 1
-            # Flushes are frequent; to say again what was not answered need not be.
-            if ticks % 3 == 0:
-                self.exchange.send(self.machine.tick(now()))
+            try:
+                # Flushes are frequent; to say again what was not answered need not be.
+                self._flush(again=ticks % 3 == 0)
+            # Whatever it is, a node whose heart has stopped must not seem alive.
+            except Exception as error:
+                self._halt(error)
+                return
+            await self._tell_health()
             await asyncio.sleep(self._interval)
 
+    def _flush(self, *, again: bool) -> None:
+        machine = self.machine
+        if machine.child:
+            machine.read_until(self.future.until(wall()))
+        sends = machine.flush(now())
+        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        self.exchange.send(sends)
+        self.tally.look(machine.sources)
+        if again:
+            sends = machine.tick(now())
+            self.repeated += sum(isinstance(send.message, Delivery) for send in sends)
+            self.exchange.send(sends)
+        if machine.stale:
+            self.halted.set()
+        changed = self.storm.look(machine.remade, now())
+        if changed is not None:
+            said = "batches are made again and again" if changed else "batches are no longer made again"
+            log.log(logging.WARNING if changed else logging.INFO, said, extra={"remade": machine.remade})
+
+    async def _tell_health(self) -> None:
+        ready = self.unready() is None
+        if ready != self._ready:
+            self._ready = ready
+            await self.exchange.ready(ready)
+
+    # Health
+
+    def unready(self) -> str | None:
+        """Why nobody should send here at present; None if all is well."""
+        if self.failed is not None:
+            return "it has halted"
+        if self.draining:
+            return "it is draining"
+        if self.machine.stale:
+            return "another process has its name"
+        if not self.machine.registered:
+            return "the root has not given it a generation yet"
+        uplink = self.exchange.uplink
+        if not uplink.connected:
+            return f"no stream to {uplink.parent} at {uplink.address} ({uplink.problem or 'not yet open'})"
+        if self.answered is None or self.answered < uplink.since:
+            return f"{uplink.parent} has not answered yet"
+        if now() - self.answered > max(PATIENCE, int(10 * self._interval * SECOND)):
+            return f"{uplink.parent} has not answered for {(now() - self.answered) // SECOND} seconds"
+        return None
+
     async def drain(self, seconds: float) -> bool:
-        """Send everything on and wait until it is acknowledged; False if that took too long."""
+        """Take nothing more, send everything on, wait for the answer; False if that took too long."""
+        self.draining = True
         self.exchange.send(self.machine.leave())
-        until = now() + int(seconds * 1e6)
-        while not self.machine.drained and now() < until:
-            self.exchange.send(self.machine.flush(now()))
-            await asyncio.sleep(self._interval)
-        return self.machine.drained
+        await self._tell_health()
+        held = {"under_way": self.machine.under_way, "held_bytes": self.machine.held_bytes}
+        log.info("drain begun", extra=held)
+        until = now() + int(seconds * SECOND)
+        while not self.machine.drained and now() < until and self.failed is None:
+            await asyncio.sleep(min(self._interval, 0.05))
+        drained = self.machine.drained
+        level = logging.INFO if drained else logging.WARNING
+        log.log(level, "drain ended", extra={"drained": drained, "under_way": self.machine.under_way})
+        return drained
 
     def figures(self) -> dict[str, int | str | None]:
         """What an operator asks first.

@@ -3,57 +3,104 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 
-import grpc
-import grpc.aio
-
+from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
 from headwater.machines.source import Settings, SourceMachine
+from headwater.node import Change
 from headwater_source.spool import Spool
 from headwater_wire.clock import now
-from headwater_wire.exchange import FIRST_WAIT, LONGEST_WAIT, OPTIONS, Exchange
-from headwater_wire.messages import PROTOCOL, Codec
+from headwater_wire.credentials import Credentials
+from headwater_wire.exchange import Exchange
+from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2 as pb
-from headwater_wire.v1 import tree_pb2_grpc
+
+log = logging.getLogger(__name__)
+# How long a child to which the root has sent us may be out of reach, in microseconds.
+PATIENCE = 3 * SECOND
+
+
+class _Codec(Codec):
+    """A source has no queries: it need not know the functions of those that come."""
+
+    def changes(self, sent: Iterable[pb.Change]) -> tuple[Change, ...]:
+        return ()
 
 
 class SourceClient:
     """Sends what is appended to a spool, until the root has counted it.
 
-    Without the name of a child, whoever listens at the address is asked for theirs.
+    It begins at any child, and goes on at the one that is to read it, as the root says; when that one cannot
+    be reached it begins again. With credentials the name of the first child is `child`; without one, its
+    certificate has to bear its address.
     """
 
-    def __init__(self, name: str, child: str | None, spool: Spool, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        child: str | None,
+        spool: Spool,
+        settings: Settings | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.name, self.spool = name, spool
-        self.machine = SourceMachine(name, spool, settings or Settings(), child or "")
-        self.exchange = Exchange(name, self._step, Codec())
+        self.machine = SourceMachine(name, spool, settings or Settings())
+        self.exchange = Exchange(name, self._take, _Codec(), credentials)
         # Up to this number records were sent, acknowledged or not.
         self.sent = 0
         self._offset = 0
+        self._first = (child or "", "")
         self._beat: asyncio.Task[None] | None = None
 
     def start(self, address: str) -> None:
-        self._beat = asyncio.create_task(self._run(address))
+        self._first = (self._first[0], address)
+        self._turn(*self._first)
+        self._beat = asyncio.create_task(self._run())
 
     def push(self) -> None:
         """Send now what was appended, as far as there is room on the way."""
         self.exchange.send(self._sends())
 
-    async def _run(self, address: str) -> None:
-        if not self.machine.child:
-            self.machine.child = await child_at(address, self.name)
-        self.exchange.connect(address)
+    async def _run(self) -> None:
         ticks = 0
         while True:
+            self._follow()
             self.push()
             ticks += 1
             if ticks % 5 == 0 or self.machine.source is None:
                 self.exchange.send(self.machine.tick(now()))
             await asyncio.sleep(0.05)
 
-    def _step(self, sender: str, message: Message) -> Sequence[Send]:
+    def _turn(self, child: str, address: str) -> None:
+        self.exchange.connect(address, child, "root")
+
+    def _follow(self) -> None:
+        """Be where the root says; back to where we began if nobody is there."""
+        uplink, machine = self.exchange.uplink, self.machine
+        if uplink.connected:
+            machine.child = uplink.peer
+            if machine.assigned is None:
+                return
+            child, address = machine.assigned
+            if child == uplink.peer:
+                machine.avoid = ""
+            elif child and address and child != machine.avoid:
+                log.info("sent on", extra={"source": self.name, "child": child, "address": address})
+                machine.assigned = None
+                self._turn(child, address)
+        elif uplink.address != self._first[1] and now() - uplink.since > PATIENCE:
+            machine.avoid = uplink.parent
+            log.warning("back to where it began", extra={"source": self.name, "child": uplink.parent})
+            self._turn(*self._first)
+
+    def _take(self, sender: str, message: Message) -> Sequence[Send]:
+        before = self.machine.fenced
         answers = self.machine.step(sender, message, now())
+        if self.machine.fenced is not None and before is None:
+            extra = {"source": self.name, "problem": self.machine.fenced}
+            log.warning("fenced: nothing is sent", extra=extra)
         if isinstance(message, Welcome) and message.opening == self.spool.opening:
             self._offset = message.offset
         # What was acknowledged has made room for more.
@@ -76,23 +123,3 @@ class SourceClient:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
         await self.exchange.close()
-
-
-async def child_at(address: str, name: str) -> str:
-    """Who listens there: a party says its name in the first envelope of every stream."""
-    wait = FIRST_WAIT
-    while True:
-        try:
-            async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
-                stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
-                async for envelope in stub.Link(_introduced(name)):
-                    return str(envelope.sender)
-        except grpc.aio.AioRpcError:
-            pass
-        await asyncio.sleep(wait)
-        wait = min(2 * wait, LONGEST_WAIT)
-
-
-async def _introduced(name: str) -> AsyncIterator[pb.Envelope]:
-    yield pb.Envelope(protocol=PROTOCOL, sender=name, to=name)
-    await asyncio.Event().wait()

@@ -1,4 +1,5 @@
-"""What nodes say to each other: messages, and the codec between them and the values of the core.
+"""What nodes say to each other: messages, and the codec between them and the values of the core; and what
+every program has around that: streams, certificates, logs, an endpoint to be looked at.
 
-Nothing here opens a socket, keeps state or decides anything.
+Nothing here decides what is counted.
 """

@@ -18,8 +18,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headwater.machines.messages import Message, Send
+from headwater_wire.credentials import Credentials
 from headwater_wire.errors import Malformed
+from headwater_wire.gate import Gate
+from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
+from headwater_wire.uplink import Uplink
 from headwater_wire.v1 import tree_pb2 as pb
 from headwater_wire.v1 import tree_pb2_grpc
 
@@ -33,6 +37,7 @@ OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+TREE = pb.DESCRIPTOR.services_by_name["Tree"].full_name
 
 log = logging.getLogger(__name__)
 Handle = Callable[[str, Message], Sequence[Send]]
@@ -40,9 +45,11 @@ Queue = asyncio.Queue[pb.Envelope]
 
 
 class Exchange:
-    """The post office of one party; `handle` is its machine."""
+    """The post office of one party; `handle` is its machine. Without credentials it speaks plain text."""
 
-    def __init__(self, name: str, handle: Handle, codec: Codec) -> None:
+    def __init__(
+        self, name: str, handle: Handle, codec: Codec, credentials: Credentials | None = None
+    ) -> None:
         self.name, self._handle, self._codec = name, handle, codec
         # By name: the queue of the stream on which a party below was last heard.
         self._below: dict[str, Queue] = {}
@@ -51,8 +58,10 @@ class Exchange:
         self._up: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
+        self._credentials, self._guards = credentials, Guards(name)
+        self.uplink = Uplink(name)
         self.dropped = self.received = self.sent = 0
-        self.bytes_up = 0
+        self.bytes_up = self.bytes_down = self.bytes_below = 0
 
     # Sending
 
@@ -89,25 +98,33 @@ class Exchange:
 
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
-        server = grpc.aio.server(options=OPTIONS)
+        server = grpc.aio.server(options=OPTIONS, interceptors=[Gate()] if self._credentials else [])
         # What is generated for services has no types.
         tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for _, add in self._offered:
             add(server)
-        names = (pb.DESCRIPTOR.services_by_name["Tree"].full_name, health.SERVICE_NAME)
         offered = (name for name, _ in self._offered)
-        reflection.enable_server_reflection((*names, *offered, reflection.SERVICE_NAME), server)
-        port = server.add_insecure_port(address)
+        names = (TREE, health.SERVICE_NAME, *offered, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        if self._credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, self._credentials.server())
         await server.start()
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
+        await self.ready(False)
         self._server = server
         return port
+
+    async def ready(self, ready: bool) -> None:
+        """Tell whoever asks for the health of the tree's service; that of "" says only that this lives."""
+        health_states = health_pb2.HealthCheckResponse
+        await self._health.set(TREE, health_states.SERVING if ready else health_states.NOT_SERVING)
 
     async def link(self, requests: AsyncIterator[pb.Envelope], context: Any) -> AsyncIterator[pb.Envelope]:
         """One stream from below."""
         queue: Queue = asyncio.Queue(QUEUE_LIMIT)
-        queue.put_nowait(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name))
         reading = asyncio.create_task(self._read_below(requests, queue, context))
         try:
             while not reading.done():
@@ -124,44 +141,87 @@ class Exchange:
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
     async def _read_below(self, requests: AsyncIterator[pb.Envelope], queue: Queue, context: Any) -> None:
+        guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
+        try:
+            await self._read_guarded(requests, queue, context, guard)
+        finally:
+            if guard is not None:
+                guard.close()
+
+    async def _read_guarded(
+        self, requests: AsyncIterator[pb.Envelope], queue: Queue, context: Any, guard: Guard | None
+    ) -> None:
         first = True
         async for envelope in requests:
+            self.bytes_below += envelope.ByteSize()
+            if guard is not None and (refusal := guard.refusal(envelope)) is not None:
+                if not refusal.told:
+                    said = "refused a message" if refusal.dropped else "refused a stream"
+                    log.warning(said, extra={"sender": envelope.sender, "problem": refusal.sentence})
+                if refusal.dropped:
+                    continue
+                await context.abort(refusal.code, refusal.sentence)
             if first:
                 first = False
                 if abs(envelope.protocol - PROTOCOL) > 1:
                     sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
                     sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
                     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+                # Only now: that this side answers means that it takes what the other one says.
+                queue.put_nowait(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
             self._below[envelope.sender] = queue
             if envelope.WhichOneof("message") is not None:
                 self._arrived(envelope)
 
     # Above
 
-    def connect(self, address: str) -> None:
-        """Keep a stream to the parent, from now on."""
+    def connect(self, address: str, parent: str, root: str) -> None:
+        """Keep a stream to the parent, from now on, in place of the one there was.
+
+        With credentials it must prove that it is `parent`; without a name, that the address is its own.
+        """
+        if self._up is not None:
+            self._up.cancel()
+        self.uplink.turn(parent, address)
+        self._guards.above = frozenset((parent, root))
         self._above = asyncio.Queue(QUEUE_LIMIT)
         self._up = asyncio.create_task(self._keep(address, self._above))
 
     async def _keep(self, address: str, queue: Queue) -> None:
         wait = FIRST_WAIT
         while True:
+            problem: grpc.aio.AioRpcError | OSError | None = None
             try:
-                async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+                async with self._channel(address) as channel:
                     stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
-                    call = stub.Link(self._saying(queue))
+                    taken = asyncio.Event()
+                    call = stub.Link(self._saying(queue, taken))
                     async for envelope in call:
                         wait = FIRST_WAIT
+                        taken.set()
+                        self.uplink.came(envelope.sender)
+                        self.bytes_down += envelope.ByteSize()
                         if envelope.WhichOneof("message") is not None:
                             self._arrived(envelope)
-            except grpc.aio.AioRpcError as error:
-                if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
-                    log.error("the parent refuses", extra={"problem": error.details()})
+            except (grpc.aio.AioRpcError, OSError) as error:
+                problem = error
+            if self.uplink.lost(problem):
+                wait = LONGEST_WAIT
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def _saying(self, queue: Queue) -> AsyncIterator[pb.Envelope]:
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(address, options=OPTIONS)
+        # A parent is known by its name, wherever it runs.
+        named = self.uplink.parent
+        options = (*OPTIONS, ("grpc.ssl_target_name_override", named)) if named else OPTIONS
+        return grpc.aio.secure_channel(address, self._credentials.channel(), options=options)
+
+    async def _saying(self, queue: Queue, taken: asyncio.Event) -> AsyncIterator[pb.Envelope]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name)
+        # Until the parent has answered: to write on a stream that it refuses would hide its reason.
+        await taken.wait()
         while True:
             envelope = await queue.get()
             self.sent += 1

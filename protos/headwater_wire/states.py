@@ -29,7 +29,8 @@ def decode(states: Sequence[pb.State], size: int) -> list[Columns]:
 def _column(column: Array) -> pb.Column:
     if column.dtype == object:
         rows = column.tolist()
-        if all(row is None or _is_list(row) for row in rows):
+        # With arrays in some row it is of `values`; without, a user's own states may look the same.
+        if any(_is_list(row) and row for row in rows):
             return pb.Column(lists=_lists(rows))
         return pb.Column(objects=pb.Objects(row=[_said(row) for row in rows]))
     if column.ndim == 2:
@@ -111,7 +112,7 @@ def _heard(said: bytes) -> Any:
         return NOTHING
     try:
         return _untagged(json.loads(said))
-    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, ZeroDivisionError, RecursionError) as error:
         raise Malformed(
             "objects", f"has a row that cannot be read ({error})", "send states as JSON"
         ) from error
@@ -124,7 +125,11 @@ def _untagged(said: Any) -> Any:
         return said
     ((tag, held),) = said.items()
     if tag == "/":
-        return Fraction(*held)
+        numerator, denominator = held
+        # Never a string: "1e999999999" would be a number of a billion digits.
+        if not isinstance(numerator, int) or not isinstance(denominator, int):
+            raise TypeError("a fraction is two whole numbers")
+        return Fraction(numerator, denominator)
     if tag == "()":
         return tuple(_untagged(each) for each in held)
     return {_untagged(key): _untagged(value) for key, value in held}

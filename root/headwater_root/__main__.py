@@ -3,81 +3,75 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
 import logging
-import signal
+import os
 import sys
 from pathlib import Path
 
-from headwater.errors import HeadwaterError
-from headwater.machines.root import Settings
-from headwater.topology import Topology, topology_of
-from headwater_root.runtime import RootRuntime
+from headwater.errors import HeadwaterError, Invalid
+from headwater_wire import logs
 
-DONE, WRONG_CONFIGURATION, HALTED = 0, 2, 4
-STATUS_SECONDS = 0.5
+log = logging.getLogger("headwater_root")
 
+EPILOG = """\
+HEADWATER_TLS_CERTIFICATE, HEADWATER_TLS_KEY, HEADWATER_TLS_CA and HEADWATER_METRICS stand for options that
+are not given. Without certificates everything is plain text.
+HEADWATER_LOG_LEVEL is debug, info, warning, error or critical.
 
-async def run(topology: Topology, directory: Path, listen: str, *, status: bool, keep_results: bool) -> int:
-    settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
-    # Whoever reads the status shows results in their own way.
-    sinks = [sink for sink in topology.root.sinks if not (status and sink.type == "console")]
-    runtime = RootRuntime(
-        topology.queries, directory, settings, sinks, name=topology.name, keep_results=keep_results
-    )
-    port = await runtime.start(listen)
-    # Whoever started the program reads where it listens from its first line.
-    print(json.dumps({"node": "root", "port": port}), flush=True)
-    ended = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, ended.set)
-    try:
-        while not ended.is_set():
-            if runtime.failed is not None:
-                raise runtime.failed
-            if status:
-                print(json.dumps(runtime.figures()), flush=True)
-            try:
-                await asyncio.wait_for(ended.wait(), STATUS_SECONDS)
-            except TimeoutError:
-                continue
-        if status:
-            print(json.dumps(runtime.figures()), flush=True)
-    finally:
-        await runtime.stop()
-    return DONE
+exit codes:
+  0  ended by SIGTERM or SIGINT
+  1  an error of the program itself; the log has the trace
+  2  the configuration cannot be used; the log names field and remedy
+  4  halted, such as by a volume that failed or a log that another program holds; the log says why
+"""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="headwater-root", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="headwater-root",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--topology", metavar="FILE", required=True, help="the manifest as JSON")
     parser.add_argument("--directory", metavar="DIR", required=True, help="log and outbox are kept here")
     parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1:0")
     parser.add_argument("--status", action="store_true", help="print figures as JSON lines, and no results")
     parser.add_argument(
+        "--metrics", metavar="ADDRESS", help="host and port of /metrics, /healthz and /readyz"
+    )
+    parser.add_argument(
         "--keep-results", action="store_true", help="leave results in the outbox that every sink has"
     )
+    parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
+    parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")
+    parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
     arguments = parser.parse_args()
-    logging.basicConfig(format='{"time": "%(asctime)s", "level": "%(levelname)s", "said": "%(message)s"}')
     try:
-        topology = topology_of(json.loads(Path(arguments.topology).read_text()))
-    except (HeadwaterError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return WRONG_CONFIGURATION
-    try:
-        return asyncio.run(
-            run(
-                topology,
-                Path(arguments.directory),
-                arguments.listen,
-                status=arguments.status,
-                keep_results=arguments.keep_results,
-            )
+        logs.configure("headwater-root", os.environ)
+        # Behind that: gRPC looks at its own log's settings when it is imported.
+        from headwater_root import program
+
+        tls = {
+            field: getattr(arguments, f"tls_{field}") or os.environ.get(f"HEADWATER_TLS_{field.upper()}")
+            for field in ("certificate", "key", "ca")
+        }
+        metrics = arguments.metrics or os.environ.get("HEADWATER_METRICS")
+        return program.run(
+            Path(arguments.topology),
+            Path(arguments.directory),
+            arguments.listen,
+            status=arguments.status,
+            keep_results=arguments.keep_results,
+            metrics=metrics,
+            tls=tls,
         )
+    except Invalid as error:
+        log.error(logs.told("the root cannot be started", error))
+        return 2
     except HeadwaterError as error:
-        print(f"headwater-root halts: {error}", file=sys.stderr)
-        return HALTED
+        log.error("halted", extra={"problem": str(error)})
+        return 4
 
 
 if __name__ == "__main__":

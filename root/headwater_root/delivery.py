@@ -37,14 +37,20 @@ def sinks_of(asked: Sequence[topology.Sink], directory: Path) -> list[Sink]:
     """The sinks of a topology, each in a directory of its own; those of other programs are left out."""
     found: list[Sink] = []
     for number, sink in enumerate(asked):
+        # There may be two of a type, and who fails must be known.
+        name = f"{number}-{sink.type}"
+        made: Console | JsonLines | Parquet
         if sink.type == "console":
-            found.append(Console(directory / f"{number}-console"))
+            made = Console(directory / name)
         elif sink.type == "jsonlines":
-            found.append(JsonLines(directory / (sink.path or f"{number}-jsonlines")))
+            made = JsonLines(directory / (sink.path or name))
         elif sink.type == "parquet":
-            found.append(Parquet(directory / (sink.path or f"{number}-parquet")))
+            made = Parquet(directory / (sink.path or name))
         else:
-            log.warning("the embedded root has no such sink", extra={"sink": sink.type})
+            log.warning("the embedded root has no such sink", extra={"sink": name})
+            continue
+        made.name = name
+        found.append(made)
     return found
 
 
@@ -86,7 +92,8 @@ class Deliveries:
                 await self._pause(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
             else:
-                self.failing.pop(sink.name, None)
+                if self.failing.pop(sink.name, None) is not None:
+                    log.info("a sink has recovered", extra={"sink": sink.name})
                 wait = FIRST_WAIT
                 await self._pause(LOOK)
 
@@ -133,6 +140,12 @@ class Deliveries:
     def cursors(self) -> list[tuple[str, int]]:
         """Each sink, and up to which position it has delivered."""
         return [(sink.name, sink.cursor) for sink in self._sinks]
+
+    @property
+    def lags(self) -> dict[str, int]:
+        """How far each sink is behind, in positions."""
+        last = self._outbox.last
+        return {sink.name: max(last - sink.cursor, 0) for sink in self._sinks}
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError
-from headwater.machines.messages import Message, Send
+from headwater.machines.messages import Fenced, Message, Send
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -23,17 +25,21 @@ from headwater_root.control import NAME, Control
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
+from headwater_root.timings import Timings
 from headwater_wire import records as stored
 from headwater_wire.clock import now
+from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+
+log = logging.getLogger(__name__)
 
 
 class _Journal:
     """The log as the machine sees it."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, syncs: Timings) -> None:
+        self._log, self._syncs = log, syncs
 
     @property
     def term(self) -> int:
@@ -43,7 +49,9 @@ class _Journal:
         return self._log.append([stored.encode(record)])[-1]
 
     def sync(self) -> None:
+        begin = perf_counter()
         self._log.sync()
+        self._syncs.add(perf_counter() - begin)
 
 
 class RootRuntime:
@@ -56,39 +64,39 @@ class RootRuntime:
         settings: Settings,
         sinks: Sequence[topology.Sink] = (),
         codec: Codec | None = None,
-        name: str = "",
+        credentials: Credentials | None = None,
         *,
+        name: str = "",
+        functions: topology.Functions = lambda name: None,
         keep_results: bool = False,
     ) -> None:
-        """`name` is that of the topology; `keep_results` leaves every result in the outbox, for whoever reads
-        it there."""
+        """`name` is that of the topology, `functions` finds users' functions by their names; `keep_results`
+        leaves every result in the outbox, for whoever reads it there."""
         codec = codec or Codec()
+        self.syncs = Timings()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
         self.deliveries.check(self.log.committed)
         self.machine = RootMachine(
-            queries, settings, _Journal(self.log), lambda: secrets.token_hex(8), self._emit
+            queries, settings, _Journal(self.log, self.syncs), lambda: secrets.token_hex(8), self._emit
         )
         # Windows put out, of each query by its number.
         self.emitted: Counter[int] = Counter()
+        begin = perf_counter()
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
-        self.exchange = Exchange("root", self._step, codec)
+        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
+        self.exchange = Exchange("root", self._take, codec, credentials)
+        # Openings that were told of once.
+        self._told: set[str] = set()
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
-        self.failed: HeadwaterError | None = None
-        control = Control(name, self.machine, self.deliveries, self.emitted, self.exchange.send, self._halt)
+        self.failed: Exception | None = None
+        control = Control(
+            name, self.machine, self.deliveries, self.emitted, self.exchange.send, self._halt, functions
+        )
         self.exchange.offer(NAME, control.join)
-
-    def _step(self, sender: str, message: Message) -> Sequence[Send]:
-        if self.failed is not None:
-            return []
-        try:
-            return self.machine.step(sender, message, now())
-        except HeadwaterError as error:
-            self.failed = error
-            return []
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
@@ -109,7 +117,34 @@ class RootRuntime:
         port = await self.exchange.serve(listen)
         self.deliveries.start()
         self._beat = asyncio.create_task(self._beats())
+        await self.exchange.ready(True)
         return port
+
+    def _take(self, sender: str, message: Message) -> Sequence[Send]:
+        if self.failed is not None:
+            return ()
+        try:
+            sends = self.machine.step(sender, message, now())
+        except HeadwaterError as error:
+            self.failed = error
+            return ()
+        for each in sends:
+            if isinstance(each.message, Fenced):
+                fenced = each.message
+                self._tell(fenced.opening, "a source is fenced", source=fenced.name, problem=fenced.reason)
+        return sends
+
+    def _tell(self, about: str, said: str, **extra: str) -> None:
+        """Warn once: whoever is refused asks again and again."""
+        if about not in self._told:
+            self._told.add(about)
+            log.warning(said, extra=extra)
+
+    def unready(self) -> str | None:
+        """Why nobody should send here at present; None if all is well."""
+        if self.failed is not None:
+            return "it has halted"
+        return "it does not listen" if self._beat is None else None
 
     async def _beats(self) -> None:
         while self.failed is None:
@@ -117,10 +152,11 @@ class RootRuntime:
                 # At the bound nothing more is acknowledged until the sinks have caught up.
                 if not self.outbox.full:
                     self.exchange.send(self.machine.tick(now()))
-            except HeadwaterError as error:
+            # Whatever it is, a root whose heart has stopped must not seem alive.
+            except Exception as error:
                 self.failed = error
-                return
             await asyncio.sleep(0.01)
+        await self.exchange.ready(False)
 
     def figures(self) -> dict[str, int | None]:
         """What an operator asks first."""

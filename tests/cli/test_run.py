@@ -9,12 +9,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+from tests.packages import install
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.yaml"))
 COMMAND = [sys.executable, "-m", "headwater_cli"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The examples' own package, installed where every process of these tests finds it."""
+    directory = tmp_path_factory.mktemp("site")
+    install(FOLDER / "functions", directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(directory))
+        yield
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:

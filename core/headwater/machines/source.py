@@ -115,7 +115,9 @@ class SourceMachine:
         out = Outbox()
         if not self.child or self.source is None or self.fenced is not None:
             return out.sends
-        self._link.open(self.child, now)
+        if self._link.open(self.child, now):
+            # Another stream: what was sent on the one before is sent again on this.
+            self._under_way, self._probe = [], None
         while len(self._under_way) < self.settings.under_way:
             last = self._acknowledged
             if self._under_way:

@@ -1,0 +1,53 @@
+"""Sources whose next event lies too far beyond this machine's clock: they wait (protocol, rule 15)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from headwater.events import Batch
+from headwater.node import Source
+from headwater.rows import TS_MAX
+from headwater.sources import SourceId
+
+log = logging.getLogger(__name__)
+
+
+class Future:
+    """How far a child reads, and who waits for that; `bound` in microseconds beyond the clock."""
+
+    def __init__(self, bound: int) -> None:
+        self.bound = bound
+        self.limit = 0
+        # By source: the number of the record that it waits with.
+        self.waiting: dict[str, int] = {}
+
+    def until(self, wall: int) -> int:
+        """The largest time that is read at this moment."""
+        self.limit = wall + self.bound
+        return self.limit
+
+    def look(self, batch: Batch, sources: Mapping[str, Source]) -> None:
+        """See whether a source that has sent a batch has to wait with the rest of it."""
+        for name in [name for name in self.waiting if name not in sources]:
+            del self.waiting[name]
+        source = sources.get(batch.source)
+        if source is None:
+            return
+        if source.position >= self.waiting.get(source.name, TS_MAX):
+            del self.waiting[source.name]
+            log.info("a source goes on", extra={"source": SourceId.of(source.name).name})
+        place = source.position + 1 - batch.first
+        if not 0 <= place < len(batch) or source.name in self.waiting:
+            return
+        ts = int(batch.ts[place])
+        if ts > self.limit:
+            self.waiting[source.name] = source.position + 1
+            extra = {
+                "source": SourceId.of(source.name).name,
+                "seq": source.position + 1,
+                "ts": ts,
+                "limit": self.limit,
+                "remedy": "set the source's clock, raise `future`, or skip the record at the root",
+            }
+            log.warning("a source waits: its next event lies too far in the future", extra=extra)

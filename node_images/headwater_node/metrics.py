@@ -1,0 +1,97 @@
+"""A node's figures for Prometheus, read when they are asked for. No labels by source: there may be many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headwater.durations import SECOND
+from headwater_node.runtime import NodeRuntime
+from headwater_wire.clock import now
+
+
+class NodeMetrics(Collector):
+    """`headwater_node_*`; docs/metrics.md lists them."""
+
+    def __init__(self, runtime: NodeRuntime) -> None:
+        self._runtime = runtime
+
+    def collect(self) -> Iterator[Metric]:
+        runtime = self._runtime
+        machine, exchange = runtime.machine, runtime.exchange
+        role = "child" if machine.child else "intermediate"
+        yield _labelled(
+            "info", "1, with who the node is.", {"node": machine.name, "role": role, "parent": machine.parent}
+        )
+        yield _gauge(
+            "ready", "1 while the parent answers and the node takes records.", runtime.unready() is None
+        )
+        yield _gauge("draining", "1 while the node ends and takes nothing more.", runtime.draining)
+        yield from self._records()
+        yield _counter("batches", "Batches sent to the parent, each once.", runtime.batches)
+        yield _counter("batches_repeated", "Batches sent again because no answer had come.", runtime.repeated)
+        yield _counter("resyncs", "How often unacknowledged batches were made again.", machine.remade)
+        yield _gauge("batches_under_way", "Batches that the parent has not acknowledged.", machine.under_way)
+        yield self._bytes()
+        yield _counter(
+            "messages_dropped", "Messages dropped because a queue was full or led nowhere.", exchange.dropped
+        )
+        kept = "Bytes of columns that are kept until they are acknowledged."
+        yield _gauge("held_bytes", kept, machine.held_bytes)
+        yield _gauge("sources", "Sources that are known here.", len(machine.sources))
+        waiting = len(runtime.future.waiting)
+        yield _gauge(
+            "sources_in_the_future", "Sources whose next event lies too far beyond the clock.", waiting
+        )
+        if machine.watermark is not None:
+            said = "The root's watermark as last heard, in seconds since the epoch."
+            yield _gauge("watermark_seconds", said, machine.watermark / SECOND)
+        yield _gauge(
+            "parent_connected", "1 while there is a stream to the parent.", exchange.uplink.connected
+        )
+        if runtime.answered is not None:
+            since = max(now() - runtime.answered, 0) / SECOND
+            yield _gauge("parent_answered_seconds", "Seconds since the parent last answered.", since)
+
+    def _records(self) -> Iterator[Metric]:
+        tally = self._runtime.tally
+        yield _counter("records_read", "Records read, those that were read again included.", tally.read)
+        yield _counter("records_late", "Records read that were late.", tally.late)
+        rejected = CounterMetricFamily(
+            "headwater_node_records_rejected", "Records read that cannot count, by reason.", labels=["reason"]
+        )
+        for reason, count in sorted(tally.rejected.items()):
+            rejected.add_metric([reason], count)
+        yield rejected
+
+    def _bytes(self) -> Metric:
+        exchange = self._runtime.exchange
+        moved = CounterMetricFamily(
+            "headwater_node_bytes",
+            "Bytes of messages: to the parent (up), from the parent (down), from those below (below).",
+            labels=["direction"],
+        )
+        for direction, count in (
+            ("up", exchange.bytes_up),
+            ("down", exchange.bytes_down),
+            ("below", exchange.bytes_below),
+        ):
+            moved.add_metric([direction], count)
+        return moved
+
+
+def _gauge(name: str, said: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"headwater_node_{name}", said, value=float(value))
+
+
+def _counter(name: str, said: str, value: float) -> Metric:
+    return CounterMetricFamily(f"headwater_node_{name}", said, value=value)
+
+
+def _labelled(name: str, said: str, labels: dict[str, str]) -> Metric:
+    family = GaugeMetricFamily(f"headwater_node_{name}", said, labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family

@@ -1,0 +1,42 @@
+"""Records that a node has read, over all sources that it knows or has known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headwater.ledger import Account
+from headwater.node import Source
+from headwater.prefix import LATE
+
+
+class Tally:
+    """Adds up accounts, which go with their sources: a total never falls when one leaves."""
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.late = 0
+        # By reason.
+        self.rejected: dict[str, int] = {}
+        self._seen: dict[str, Account] = {}
+
+    def look(self, sources: Mapping[str, Source]) -> None:
+        """Take what has come in since the last look; an account that has not changed costs a comparison."""
+        for name in [name for name in self._seen if name not in sources]:
+            del self._seen[name]
+        for name, source in sources.items():
+            account, before = source.account, self._seen.get(name)
+            if account is before:
+                continue
+            self._seen[name] = account
+            if before is None or account.accepted < before.accepted:
+                # It is there for the first time, or again after it had left.
+                before = Account()
+            self._add(account, before)
+
+    def _add(self, account: Account, before: Account) -> None:
+        self.read += account.accepted - before.accepted
+        self.late += account.late - before.late
+        for reason, count in account.refused.items():
+            if reason != LATE:
+                more = count - before.refused.get(reason, 0)
+                self.rejected[reason] = self.rejected.get(reason, 0) + more

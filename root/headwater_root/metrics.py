@@ -1,0 +1,102 @@
+"""The root's figures for Prometheus, read when they are asked for. No labels by source: there may be many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headwater.durations import SECOND
+from headwater.prefix import LATE
+from headwater_root.runtime import RootRuntime
+
+Labels = tuple[str, ...]
+
+
+class RootMetrics(Collector):
+    """`headwater_root_*`; docs/metrics.md lists them."""
+
+    def __init__(self, runtime: RootRuntime, topology: str) -> None:
+        self._runtime, self._topology = runtime, topology
+
+    def collect(self) -> Iterator[Metric]:
+        runtime = self._runtime
+        engine, log, exchange = runtime.machine.engine, runtime.log, runtime.exchange
+        yield _gauge("info", "1, with the topology.", {(self._topology,): 1}, "topology")
+        yield _gauge("ready", "1 while the log is replayed and the root listens.", runtime.unready() is None)
+        yield _gauge("log_position", "Position of the last record that is durable.", log.committed)
+        yield _counter("log_records", "Records written since the start.", log.committed - runtime.replayed)
+        yield _gauge("log_size_bytes", "Size of the log.", log.size)
+        yield HistogramMetricFamily(
+            "headwater_root_log_sync_seconds",
+            "Time of each group commit: write and fsync.",
+            buckets=runtime.syncs.buckets,
+            sum_value=runtime.syncs.total,
+        )
+        yield _gauge("replay_seconds", "How long the replay at the start has taken.", runtime.replay_seconds)
+        yield from self._records()
+        yield _counter("windows", "Results made final, those of the replay included.", runtime.windows)
+        if engine.watermark is not None:
+            said = "The watermark, in seconds since the epoch."
+            yield _gauge("watermark_seconds", said, engine.watermark / SECOND)
+        states = Counter(
+            "retired" if source.retired else "idle" if source.idle else "active"
+            for source in engine.sources.values()
+        )
+        by_state: dict[Labels, float] = {(state,): states[state] for state in ("active", "idle", "retired")}
+        yield _gauge("sources", "Sources on the roster, by state.", by_state, "state")
+        expected = runtime.machine.settings.expected
+        yield _gauge("sources_expected", "Sources that the topology waits for.", expected)
+        yield _counter("batches_refused", "Batches that did not fit.", runtime.machine.refused)
+        yield _counter("bytes", "Bytes of messages from below.", exchange.bytes_below)
+        yield _counter("messages_dropped", "Messages dropped because a queue was full.", exchange.dropped)
+        yield _gauge("outbox_size_bytes", "Size of the outbox.", runtime.outbox.bytes)
+        deliveries = runtime.deliveries
+        lags: dict[Labels, float] = {(sink,): lag for sink, lag in deliveries.lags.items()}
+        yield _gauge("sink_lag_positions", "How far a sink is behind the outbox, in positions.", lags, "sink")
+        failing: dict[Labels, float] = {labels: labels[0] in deliveries.failing for labels in lags}
+        yield _gauge("sink_failing", "1 while a sink cannot deliver.", failing, "sink")
+
+    def _records(self) -> Iterator[Metric]:
+        engine, name = self._runtime.machine.engine, self._topology
+        accounts = [engine.account(source) for source in engine.sources]
+        refused: Counter[str] = Counter()
+        for account in accounts:
+            refused.update(account.refused)
+        accepted, late = sum(account.accepted for account in accounts), refused.pop(LATE, 0)
+        counted = accepted - late - refused.total()
+        for what, said, count in (
+            ("accepted", "Records counted, late or rejected.", accepted),
+            ("counted", "Records that count.", counted),
+            ("late", "Records that came too late.", late),
+        ):
+            yield _counter(f"records_{what}", said, {(name,): count}, "topology")
+        rejected: dict[Labels, float] = {(name, reason): count for reason, count in sorted(refused.items())}
+        yield _counter(
+            "records_rejected", "Records that cannot count, by reason.", rejected, "topology", "reason"
+        )
+
+
+# A figure, or one for each set of labels.
+Values = float | Mapping[Labels, float]
+
+
+def _gauge(name: str, said: str, values: Values, *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"headwater_root_{name}", said, labels=labels)
+    for held, value in _by_labels(values):
+        family.add_metric(held, float(value))
+    return family
+
+
+def _counter(name: str, said: str, values: Values, *labels: str) -> Metric:
+    family = CounterMetricFamily(f"headwater_root_{name}", said, labels=labels)
+    for held, value in _by_labels(values):
+        family.add_metric(held, value)
+    return family
+
+
+def _by_labels(values: Values) -> Iterator[tuple[Labels, float]]:
+    yield from values.items() if isinstance(values, Mapping) else [((), values)]

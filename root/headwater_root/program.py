@@ -1,0 +1,143 @@
+"""The root from its manifest to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import Invalid, Problem
+from headwater.machines.root import Settings
+from headwater.topology import Topology, topology_of
+from headwater_root.metrics import RootMetrics
+from headwater_root.runtime import RootRuntime
+from headwater_wire.credentials import Credentials
+from headwater_wire.functions import Functions
+from headwater_wire.messages import Codec
+from headwater_wire.monitor import Monitor
+
+log = logging.getLogger(__name__)
+DONE = 0
+STATUS_SECONDS = 0.5
+
+
+def run(
+    manifest: Path,
+    directory: Path,
+    listen: str,
+    *,
+    status: bool,
+    keep_results: bool,
+    metrics: str | None,
+    tls: Mapping[str, str | None],
+) -> int:
+    """Run until a signal comes; gives the exit code, and raises if it cannot start or go on."""
+    functions = Functions()
+    topology = topology_of(_document(manifest), functions)
+    credentials = Credentials.of(tls)
+    program = _Program(topology, directory, functions, credentials, status=status, keep_results=keep_results)
+    return asyncio.run(program.run(listen, metrics))
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        problem = Problem(
+            "--topology", f"{path} cannot be read ({error.strerror})", "give a manifest as JSON"
+        )
+        raise Invalid("the root cannot be started", [problem]) from error
+    except ValueError as error:
+        problem = Problem("--topology", f"{path} is no JSON ({error})", "give a manifest as JSON")
+        raise Invalid("the root cannot be started", [problem]) from error
+    if not isinstance(document, dict):
+        problem = Problem("--topology", f"{path} holds no object", "give an AggregationTopology as JSON")
+        raise Invalid("the root cannot be started", [problem])
+    return document
+
+
+class _Program:
+    def __init__(
+        self,
+        topology: Topology,
+        directory: Path,
+        functions: Functions,
+        credentials: Credentials | None,
+        *,
+        status: bool,
+        keep_results: bool,
+    ) -> None:
+        self._topology, self._directory, self._status = topology, directory, status
+        self._keep_results = keep_results
+        self._functions, self._credentials = functions, credentials
+        self._runtime: RootRuntime | None = None
+
+    def _unready(self) -> str | None:
+        return "the log is being replayed" if self._runtime is None else self._runtime.unready()
+
+    def _open(self) -> RootRuntime:
+        # Whoever reads the status shows results in their own way.
+        asked = self._topology.root.sinks
+        return RootRuntime(
+            self._topology.queries,
+            self._directory,
+            Settings(expected=self._topology.expected, start_timeout=self._topology.start_timeout),
+            [sink for sink in asked if not (self._status and sink.type == "console")],
+            Codec(self._functions),
+            self._credentials,
+            name=self._topology.name,
+            functions=self._functions,
+            keep_results=self._keep_results,
+        )
+
+    async def run(self, listen: str, metrics: str | None) -> int:
+        async with AsyncExitStack() as stack:
+            monitor, shown = Monitor(self._unready), None
+            if metrics is not None:
+                shown = monitor.start(metrics)
+                stack.push_async_callback(monitor.stop)
+            # In a thread: a replay may take long, and whoever asks meanwhile hears that the root lives.
+            try:
+                runtime = await asyncio.to_thread(self._open)
+            except OSError as error:
+                problem = Problem("--directory", f"cannot be used ({error})", "give one that can be written")
+                raise Invalid("the root cannot be started", [problem]) from error
+            stack.push_async_callback(runtime.stop)
+            try:
+                port = await runtime.start(listen)
+            except RuntimeError as error:
+                problem = Problem(
+                    "--listen", f"{listen} cannot be listened on ({error})", "give a free address"
+                )
+                raise Invalid("the root cannot be started", [problem]) from error
+            self._runtime = runtime
+            monitor.show(RootMetrics(runtime, self._topology.name))
+            # Whoever started the program reads where it listens from its first line.
+            print(json.dumps({"node": "root", "port": port, "metrics": shown}), flush=True)
+            extra = {"topology": self._topology.name, "port": port, "metrics": shown}
+            extra |= {"records": runtime.replayed, "replay_seconds": round(runtime.replay_seconds, 3)}
+            log.info("started", extra={**extra, "tls": self._credentials is not None})
+            await self._until_ended(runtime)
+        log.info("ended", extra={"position": runtime.machine.position})
+        return DONE
+
+    async def _until_ended(self, runtime: RootRuntime) -> None:
+        ended = asyncio.Event()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, ended.set)
+        while not ended.is_set():
+            if runtime.failed is not None:
+                raise runtime.failed
+            if self._status:
+                print(json.dumps(runtime.figures()), flush=True)
+            try:
+                await asyncio.wait_for(ended.wait(), STATUS_SECONDS)
+            except TimeoutError:
+                continue
+        if self._status:
+            print(json.dumps(runtime.figures()), flush=True)

@@ -1,0 +1,188 @@
+"""A node that runs: it drains under load, waits for the clock, and halts rather than limp on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headwater.aggregates import UserDefined
+from headwater.errors import FunctionFailed
+from headwater.machines import source as sources
+from headwater.machines.root import Settings
+from headwater.queries import Query
+from headwater.windows import Tumbling
+from headwater_node.configuration import FUTURE
+from headwater_node.runtime import NodeRuntime
+from headwater_root.runtime import RootRuntime
+from headwater_source.client import SourceClient
+from headwater_source.spool import Spool
+from headwater_wire.clock import wall
+
+SECOND = 1_000_000
+SUM = [Query("q", Tumbling("1s"), "sum")]
+
+
+@dataclass
+class Tree:
+    """A root, a child and a source, all in this process."""
+
+    root: RootRuntime
+    child: NodeRuntime
+    client: SourceClient
+    spool: Spool
+
+    async def until(self, reached: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not reached():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def tree(
+    directory: Path, queries: Sequence[Query] = SUM, *, child_queries: Sequence[Query] | None = None
+) -> AsyncIterator[Tree]:
+    root = RootRuntime(queries, directory / "root", Settings(expected=1))
+    port = await root.start("127.0.0.1:0")
+    child = NodeRuntime("c", "root", child_queries or queries, child=True, flush_interval=0.02)
+    below = await child.start("127.0.0.1:0", f"127.0.0.1:{port}")
+    spool = Spool.open(directory / "s", limit_bytes=1 << 24)
+    client = SourceClient("s", "c", spool, sources.Settings("root", rows=500))
+    client.start(f"127.0.0.1:{below}")
+    try:
+        yield Tree(root, child, client, spool)
+    finally:
+        await client.stop()
+        await child.stop()
+        await root.stop()
+        spool.close()
+
+
+def test_a_drain_ends_however_much_comes_in(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            sent = 0
+
+            async def feed() -> None:
+                nonlocal sent
+                while True:
+                    grown.spool.append(np.arange(sent, sent + 500) * 100, np.ones(500))
+                    sent += 500
+                    await asyncio.sleep(0.002)
+
+            feeding = asyncio.create_task(feed())
+            await grown.until(lambda: grown.child.tally.read > 1_000)
+            assert await grown.child.drain(5)
+            # Everything that the child has read is the root's; the source still has the rest.
+            taken = grown.child.machine.engine.sources["s\0" + "1".zfill(10)].position
+            feeding.cancel()
+            assert sum(grown.root.machine.committed.values()) == taken < sent
+            assert grown.child.unready() == "it is draining"
+
+    asyncio.run(run())
+
+
+def test_an_event_from_the_future_waits_for_the_clock(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            grown.spool.append(
+                [wall(), wall() + FUTURE // 2, wall() + 2 * FUTURE, wall()], [1.0, 2.0, 4.0, 8.0]
+            )
+            await grown.until(lambda: grown.child.future.waiting)
+            await grown.until(lambda: sum(grown.root.machine.committed.values()) == 2)
+            assert not grown.client.done
+            assert grown.root.machine.engine.watermark is not None
+            assert grown.root.machine.engine.watermark < wall() + FUTURE
+            # Time goes by.
+            grown.child.future.bound = 3 * FUTURE
+            await grown.until(lambda: grown.client.done)
+            assert not grown.child.future.waiting
+
+    asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records if "source" in vars(record)]
+    assert told == ["a source waits: its next event lies too far in the future", "a source goes on"]
+
+
+def failing(value: float) -> float:
+    raise ZeroDivisionError(value)
+
+
+def test_a_function_that_raises_halts_the_node(tmp_path: Path) -> None:
+    bad = UserDefined("bad", failing, max, lambda state: state)
+
+    async def run() -> None:
+        async with tree(tmp_path, [Query("q", Tumbling("1s"), bad)]) as grown:
+            grown.spool.append([1, 2], [1.0, 2.0])
+            async with asyncio.timeout(20):
+                await grown.child.halted.wait()
+            assert isinstance(grown.child.failed, FunctionFailed)
+            assert "the lift of 'bad' raised" in str(grown.child.failed)
+            assert grown.child.unready() == "it has halted"
+            assert grown.root.failed is None
+
+    asyncio.run(run())
+
+
+def test_a_state_that_cannot_be_sent_halts_the_node(tmp_path: Path) -> None:
+    odd = UserDefined("odd", lambda value: {value}, lambda left, right: left | right, len)
+
+    async def run() -> None:
+        async with tree(tmp_path, [Query("q", Tumbling("1s"), odd)]) as grown:
+            grown.spool.append([1, 2], [1.0, 2.0])
+            async with asyncio.timeout(20):
+                await grown.child.halted.wait()
+            assert "a state of set cannot be sent" in str(grown.child.failed)
+
+    asyncio.run(run())
+
+
+def test_a_child_with_other_queries_is_refused_and_the_root_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = [Query("q", Tumbling("2s"), "sum")]
+
+    async def run() -> None:
+        async with tree(tmp_path, child_queries=other) as grown:
+            grown.spool.append([1, 2], [1.0, 2.0])
+            await grown.until(lambda: any("other queries" in str(vars(r)) for r in caplog.records))
+            assert grown.root.failed is None
+            assert grown.root.unready() is None
+
+    asyncio.run(run())
+    assert sum(record.getMessage() == "refused a batch" for record in caplog.records) == 1
+
+
+def test_a_fenced_source_is_told_on_both_sides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            grown.spool.append([1], [1.0])
+            await grown.until(lambda: grown.client.done)
+            spool = Spool.open(tmp_path / "other", limit_bytes=1 << 20)
+            spool.append([2], [1.0])
+            # Another device by the same name, at another child of the same root.
+            child = NodeRuntime("d", "root", SUM, child=True, flush_interval=0.02)
+            below = await child.start("127.0.0.1:0", grown.child.exchange.uplink.address)
+            client = SourceClient("s", "d", spool)
+            client.start(f"127.0.0.1:{below}")
+            try:
+                await grown.until(lambda: grown.client.machine.fenced)
+                await grown.until(lambda: client.done)
+            finally:
+                await client.stop()
+                await child.stop()
+                spool.close()
+
+    asyncio.run(run())
+    told = [record.getMessage().partition(":")[0] for record in caplog.records]
+    assert told.count("a source is fenced") == 1
+    assert told.count("fenced") == 1

@@ -1,0 +1,95 @@
+"""`headwater-root` as an operator meets it: what it cannot use, and what it halts for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs import Program
+
+TOPOLOGY: dict[str, Any] = {
+    "apiVersion": "headwater.dev/v1alpha1",
+    "kind": "AggregationTopology",
+    "metadata": {"name": "t"},
+    "spec": {
+        "sources": [{"class": "s", "site": "x", "expected": 1, "rate": 1, "lateness": "0s"}],
+        "queries": [{"id": "q", "aggregate": "sum", "window": {"type": "tumbling", "length": "1s"}}],
+        "root": {"engine": "embedded"},
+    },
+}
+
+
+def ended(directory: Path, manifest: str, *options: str, **environment: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of a root that does not start, and the one line of its log."""
+    path = directory / "topology.json"
+    path.write_text(manifest)
+    command = [sys.executable, "-m", "headwater_root", "--topology", str(path)]
+    command += ["--directory", str(directory / "root"), *options]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=30, check=False
+    )
+    (line,) = [json.loads(line) for line in done.stderr.splitlines()]
+    return done.returncode, line
+
+
+def with_aggregate(name: str) -> str:
+    query = {**TOPOLOGY["spec"]["queries"][0], "aggregate": name}
+    return json.dumps({**TOPOLOGY, "spec": {**TOPOLOGY["spec"], "queries": [query]}})
+
+
+@pytest.mark.parametrize(
+    "manifest, options, said",
+    [
+        ("{", [], "--topology: "),
+        ("[]", [], "holds no object"),
+        ("{}", [], "apiVersion"),
+        (with_aggregate("function:none"), [], "'none' is no function of an installed package"),
+        (json.dumps(TOPOLOGY), ["--listen", "127.0.0.1:x"], "--listen: 127.0.0.1:x cannot be listened on"),
+        (json.dumps(TOPOLOGY), ["--metrics", "x"], "metrics: is 'x'; give host and port"),
+        (json.dumps(TOPOLOGY), ["--tls-key", "/none"], "tls.certificate: is missing; give all three files"),
+    ],
+)
+def test_what_cannot_be_used_ends_with_2_and_a_sentence(
+    tmp_path: Path, manifest: str, options: list[str], said: str
+) -> None:
+    code, line = ended(tmp_path, manifest, *options)
+    assert code == 2
+    assert line["level"] == "error"
+    assert said in line["message"]
+
+
+def test_a_package_that_cannot_be_loaded_is_told(tmp_path: Path) -> None:
+    metadata = tmp_path / "broken-3.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 3.0\n")
+    (metadata / "entry_points.txt").write_text("[headwater.functions]\nbad = broken:bad\n")
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no licence')\n")
+    code, line = ended(tmp_path, with_aggregate("function:bad"), PYTHONPATH=str(tmp_path))
+    assert code == 2
+    assert "bad = broken:bad of broken 3.0 cannot be loaded (RuntimeError: no licence)" in line["message"]
+
+
+def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "outbox").write_text("a file")
+    code, line = ended(tmp_path, json.dumps(TOPOLOGY))
+    assert code == 2
+    assert "--directory: cannot be used" in line["message"]
+
+
+def test_a_log_that_another_root_holds_is_not_touched(tmp_path: Path) -> None:
+    manifest = tmp_path / "first.json"
+    manifest.write_text(json.dumps(TOPOLOGY))
+    command = ["headwater_root", "--topology", manifest, "--directory", tmp_path / "root"]
+    with Program(tmp_path / "first.log", *command) as first:
+        code, line = ended(tmp_path, json.dumps(TOPOLOGY))
+        assert (code, line["message"]) == (4, "halted")
+        assert "another process has this log open" in line["problem"]
+        assert first.end(signal.SIGTERM) == 0

@@ -1,0 +1,63 @@
+"""The HTTP endpoint beside a program."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from headwater.errors import Invalid
+from headwater_wire import monitor
+from headwater_wire.monitor import Monitor, address_of
+from tests.programs import get
+
+
+def test_a_program_is_ready_when_it_says_so() -> None:
+    async def run() -> None:
+        why: list[str | None] = ["the log is being replayed"]
+        shown = Monitor(lambda: why[0])
+        port = shown.start("127.0.0.1:0")
+        try:
+            assert await asyncio.to_thread(get, port, "/readyz") == (
+                503,
+                "not ready: the log is being replayed\n",
+            )
+            assert await asyncio.to_thread(get, port, "/healthz") == (200, "alive\n")
+            why[0] = None
+            assert await asyncio.to_thread(get, port, "/readyz?verbose") == (200, "ready\n")
+            status, text = await asyncio.to_thread(get, port, "/metrics")
+            assert (status, "process_resident_memory_bytes" in text) == (200, True)
+            with pytest.raises(Invalid, match="cannot be listened on"):
+                Monitor(lambda: None).start(f"127.0.0.1:{port}")
+        finally:
+            await shown.stop()
+
+    asyncio.run(run())
+
+
+def test_a_loop_that_hangs_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "PATIENCE", 0.5)
+
+    async def run() -> None:
+        shown = Monitor(lambda: None)
+        port = shown.start("127.0.0.1:0")
+        try:
+            asked = asyncio.get_running_loop().run_in_executor(None, get, port, "/healthz")
+            # On purpose not asyncio's: nothing else runs meanwhile.
+            time.sleep(1.0)
+            assert await asked == (503, "the program does not answer\n")
+            assert await asyncio.to_thread(get, port, "/healthz") == (200, "alive\n")
+        finally:
+            await shown.stop()
+
+    asyncio.run(run())
+
+
+def test_addresses() -> None:
+    assert address_of("127.0.0.1:9100", "metrics") == ("127.0.0.1", 9100)
+    assert address_of("[::1]:9100", "metrics") == ("::1", 9100)
+    assert address_of(":0", "metrics") == ("", 0)
+    for wrong in ("", "localhost", "9100", "a:b", "a:99999", "a:1/x", "u@a:1", "[::1:9"):
+        with pytest.raises(Invalid, match=r"metrics: is .* give host and port"):
+            address_of(wrong, "metrics")
