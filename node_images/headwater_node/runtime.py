@@ -142,11 +142,11 @@ class NodeRuntime:
             return "it is draining"
         if self.machine.stale:
             return "another process has its name"
-        if not self.machine.registered:
-            return "the root has not given it a generation yet"
         uplink = self.exchange.uplink
         if not uplink.connected:
             return f"no stream to {uplink.parent} at {uplink.address} ({uplink.problem or 'not yet open'})"
+        if not self.machine.registered:
+            return "the root has not given it a generation yet"
         if self.answered is None or self.answered < uplink.since:
             return f"{uplink.parent} has not answered yet"
         if now() - self.answered > max(PATIENCE, int(10 * self._interval * SECOND)):
