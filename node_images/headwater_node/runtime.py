@@ -161,7 +161,7 @@ class NodeRuntime:
         held = {"under_way": self.machine.under_way, "held_bytes": self.machine.held_bytes}
         log.info("drain begun", extra=held)
         until = now() + int(seconds * SECOND)
-        while not self.machine.drained and now() < until and self.failed is None:
+        while not self.machine.drained and now() < until and not self.halted.is_set():
             await asyncio.sleep(min(self._interval, 0.05))
         drained = self.machine.drained
         level = logging.INFO if drained else logging.WARNING
