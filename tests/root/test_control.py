@@ -275,7 +275,7 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
         assert not rest.next
         await asyncio.sleep(0.2)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
-        assert (sink.name, sink.behind, sink.failure) == ("jsonlines", 0, "")
+        assert (sink.name, sink.behind, sink.failure) == ("0-jsonlines", 0, "")
 
     on_a_root(tmp_path, scene)
 
