@@ -95,9 +95,8 @@ def tree(directory: Path, expected: int = 1, queries: list[dict[str, Any]] | Non
     path.write_text(json.dumps(manifest))
     found = Tree(directory, topology_of(manifest))
     try:
-        _, found.above = found.started(
-            "headwater_root", "--topology", path, "--directory", directory / "root"
-        )
+        command = ["headwater_root", "--topology", path, "--directory", directory / "root", "--keep-results"]
+        _, found.above = found.started(*command)
         found.child()
         yield found
     finally:
