@@ -580,6 +580,10 @@ class Node:
         """How many events wait to be forwarded one by one."""
         return len(self._ordered)
 
+    def edge_after(self, ts: int) -> int:
+        """The first edge of a window behind a time."""
+        return min((group.edge_after(ts) for group in self._sliced), default=TS_MAX)
+
     def forget(self, watermark: int) -> None:
         """The root's watermark has come so far: what removed queries have left behind is of no more use.
 

@@ -23,16 +23,15 @@ from headwater_wire.errors import Malformed
 from headwater_wire.gate import Gate
 from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
+from headwater_wire.outgoing import MESSAGE_LIMIT, Assembly, Outgoing, messages
 from headwater_wire.uplink import Uplink
 from headwater_wire.v1 import tree_pb2 as pb
 from headwater_wire.v1 import tree_pb2_grpc
 
-# The largest message, encoded, with room for its envelope.
-MESSAGE_LIMIT = 4 * 1024 * 1024
-QUEUE_LIMIT = 1_024
 OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
-    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    # Pieces are below the limit, and what is put round them makes little.
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT + 4_096),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT + 4_096),
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.so_reuseport", 0),
 )
@@ -41,7 +40,6 @@ TREE = pb.DESCRIPTOR.services_by_name["Tree"].full_name
 
 log = logging.getLogger(__name__)
 Handle = Callable[[str, Message], Sequence[Send]]
-Queue = asyncio.Queue[pb.Envelope]
 
 
 class Exchange:
@@ -52,8 +50,8 @@ class Exchange:
     ) -> None:
         self.name, self._handle, self._codec = name, handle, codec
         # By name: the queue of the stream on which a party below was last heard.
-        self._below: dict[str, Queue] = {}
-        self._above: Queue | None = None
+        self._below: dict[str, Outgoing] = {}
+        self._above: Outgoing | None = None
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
@@ -72,10 +70,8 @@ class Exchange:
 
     def _route(self, envelope: pb.Envelope) -> None:
         queue = self._below.get(envelope.to) or self._above
-        if queue is None or queue.full():
+        if queue is None or not queue.put(envelope):
             self.dropped += 1
-            return
-        queue.put_nowait(envelope)
 
     def _arrived(self, envelope: pb.Envelope) -> None:
         self.received += 1
@@ -124,23 +120,25 @@ class Exchange:
 
     async def link(self, requests: AsyncIterator[pb.Envelope], context: Any) -> AsyncIterator[pb.Envelope]:
         """One stream from below."""
-        queue: Queue = asyncio.Queue(QUEUE_LIMIT)
+        queue = Outgoing()
         reading = asyncio.create_task(self._read_below(requests, queue, context))
+        getting: asyncio.Task[tuple[pb.Envelope, int]] | None = None
         try:
             while not reading.done():
                 getting = asyncio.create_task(queue.get())
                 await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
                     self.sent += 1
-                    yield getting.result()
-                else:
-                    getting.cancel()
+                    for message in messages(*getting.result()):
+                        yield message
             reading.result()
         finally:
             reading.cancel()
+            if getting is not None:
+                getting.cancel()
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
-    async def _read_below(self, requests: AsyncIterator[pb.Envelope], queue: Queue, context: Any) -> None:
+    async def _read_below(self, requests: AsyncIterator[pb.Envelope], queue: Outgoing, context: Any) -> None:
         guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
         try:
             await self._read_guarded(requests, queue, context, guard)
@@ -149,11 +147,14 @@ class Exchange:
                 guard.close()
 
     async def _read_guarded(
-        self, requests: AsyncIterator[pb.Envelope], queue: Queue, context: Any, guard: Guard | None
+        self, requests: AsyncIterator[pb.Envelope], queue: Outgoing, context: Any, guard: Guard | None
     ) -> None:
-        first = True
-        async for envelope in requests:
-            self.bytes_below += envelope.ByteSize()
+        first, assembly = True, Assembly()
+        async for message in requests:
+            self.bytes_below += message.ByteSize()
+            envelope = self._whole(assembly, message)
+            if envelope is None:
+                continue
             if guard is not None and (refusal := guard.refusal(envelope)) is not None:
                 if not refusal.told:
                     said = "refused a message" if refusal.dropped else "refused a stream"
@@ -168,10 +169,17 @@ class Exchange:
                     sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
                     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
                 # Only now: that this side answers means that it takes what the other one says.
-                queue.put_nowait(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
+                queue.put(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
             self._below[envelope.sender] = queue
             if envelope.WhichOneof("message") is not None:
                 self._arrived(envelope)
+
+    def _whole(self, assembly: Assembly, message: pb.Envelope) -> pb.Envelope | None:
+        try:
+            return assembly.take(message)
+        except Malformed as error:
+            log.warning("refused a message", extra={"sender": message.sender, "problem": str(error)})
+            return None
 
     # Above
 
@@ -184,10 +192,10 @@ class Exchange:
             self._up.cancel()
         self.uplink.turn(parent, address)
         self._guards.above = frozenset((parent, root))
-        self._above = asyncio.Queue(QUEUE_LIMIT)
+        self._above = Outgoing()
         self._up = asyncio.create_task(self._keep(address, self._above))
 
-    async def _keep(self, address: str, queue: Queue) -> None:
+    async def _keep(self, address: str, queue: Outgoing) -> None:
         wait = FIRST_WAIT
         while True:
             problem: grpc.aio.AioRpcError | OSError | None = None
@@ -195,13 +203,14 @@ class Exchange:
                 async with self._channel(address) as channel:
                     stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
                     taken = asyncio.Event()
-                    call = stub.Link(self._saying(queue, taken))
-                    async for envelope in call:
+                    call, assembly = stub.Link(self._saying(queue, taken)), Assembly()
+                    async for message in call:
                         wait = FIRST_WAIT
                         taken.set()
-                        self.uplink.came(envelope.sender)
-                        self.bytes_down += envelope.ByteSize()
-                        if envelope.WhichOneof("message") is not None:
+                        self.uplink.came(message.sender)
+                        self.bytes_down += message.ByteSize()
+                        envelope = self._whole(assembly, message)
+                        if envelope is not None and envelope.WhichOneof("message") is not None:
                             self._arrived(envelope)
             except (grpc.aio.AioRpcError, OSError) as error:
                 problem = error
@@ -218,15 +227,16 @@ class Exchange:
         options = (*OPTIONS, ("grpc.ssl_target_name_override", named)) if named else OPTIONS
         return grpc.aio.secure_channel(address, self._credentials.channel(), options=options)
 
-    async def _saying(self, queue: Queue, taken: asyncio.Event) -> AsyncIterator[pb.Envelope]:
+    async def _saying(self, queue: Outgoing, taken: asyncio.Event) -> AsyncIterator[pb.Envelope]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name)
         # Until the parent has answered: to write on a stream that it refuses would hide its reason.
         await taken.wait()
         while True:
-            envelope = await queue.get()
+            envelope, size = await queue.get()
             self.sent += 1
-            self.bytes_up += envelope.ByteSize()
-            yield envelope
+            self.bytes_up += size
+            for message in messages(envelope, size):
+                yield message
 
     async def close(self) -> None:
         if self._up is not None:

@@ -233,6 +233,7 @@ def _probe(message: said.Probe) -> tuple[str, Any]:
         interest=map(named, message.interest),
         version=message.version,
         echo=_echo(message.echo),
+        brief=message.brief,
     )
 
 
@@ -328,7 +329,9 @@ def _heard_probe(body: pb.Probe) -> said.Probe:
     barriers = {name: head.barrier for name, head in held.items() if head.barrier is not None}
     interest = tuple(map(name_of, body.interest))
     echo = _heard_echo(body.echo)
-    return said.Probe(_heard(body.stream), body.id, body.lane, heads, interest, body.version, echo, barriers)
+    return said.Probe(
+        _heard(body.stream), body.id, body.lane, heads, interest, body.version, echo, barriers, body.brief
+    )
 
 
 def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:

@@ -35,6 +35,10 @@ from headwater_wire.messages import Codec
 log = logging.getLogger(__name__)
 
 
+# How long batches wait for others, so that one fsync makes all of them durable.
+GROUP_SECONDS = 0.002
+
+
 class _Journal:
     """The log as the machine sees it."""
 
@@ -90,6 +94,7 @@ class RootRuntime:
         self.exchange = Exchange("root", self._take, codec, credentials)
         # Openings that were told of once.
         self._told: set[str] = set()
+        self._committing: asyncio.TimerHandle | None = None
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
         self.failed: Exception | None = None
@@ -128,11 +133,22 @@ class RootRuntime:
         except HeadwaterError as error:
             self.failed = error
             return ()
+        if self.machine.waits and self._committing is None:
+            # Soon: what has come by then is one group.
+            self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
             if isinstance(each.message, Fenced):
                 fenced = each.message
                 self._tell(fenced.opening, "a source is fenced", source=fenced.name, problem=fenced.reason)
         return sends
+
+    def _commit(self) -> None:
+        self._committing = None
+        if self.failed is None and not self.outbox.full:
+            try:
+                self.exchange.send(self.machine.commit())
+            except HeadwaterError as error:
+                self.failed = error
 
     def _tell(self, about: str, said: str, **extra: str) -> None:
         """Warn once: whoever is refused asks again and again."""
@@ -179,6 +195,8 @@ class RootRuntime:
         }
 
     async def stop(self) -> None:
+        if self._committing is not None:
+            self._committing.cancel()
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)

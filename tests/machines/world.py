@@ -161,7 +161,7 @@ class World:
             self.machines[name] = made
         elif name in self.sources:
             self.spools[name].open(f"o{self._nonce()}")
-            mine = source.Settings("", LATENESS, rows=12, patience=80, repeat=20)
+            mine = source.Settings("", LATENESS, rows=12, patience=80, repeat=20, inquiry=20, retry=8)
             self.machines[name] = source.SourceMachine(name, self.spools[name], mine, self.parent[name])
         else:
             bounds = node.Settings(
@@ -170,6 +170,9 @@ class World:
                 rows=20,
                 horizon=60,
                 patience=80,
+                retry=8,
+                least=2,
+                thorough=20,
                 silence=300,
                 repeat=60,
                 apart=self.apart,

@@ -64,6 +64,8 @@ class SlicedGroup:
             self.operators = before
         cuts = [edge for m in self.members for edge in (m.begin, m.end) if edge not in (TS_MIN, TS_MAX)]
         edges = Edges([*(m.periodic for m in self.members if m.periodic), *self._past], cuts)
+        # One of its own: selections remember where they have looked last.
+        self._ends = Edges([m.periodic for m in self.members if m.periodic])
         self._patience = self._patience_of()
         for where in {m.query.where: None for m in self.members}:
             if where not in self._selections:
@@ -74,6 +76,10 @@ class SlicedGroup:
                 chosen.arrange(mine, self.operators, edges, cuts, self._watermark)
             else:
                 self._lifted += self._selections.pop(where).lifted
+
+    def edge_after(self, ts: int) -> int:
+        """The first edge of a window behind a time."""
+        return self._ends.span(ts)[1]
 
     def forget(self, watermark: int) -> None:
         """Nothing comes before this time any more: drop members that have ended, and their edges."""

@@ -14,6 +14,8 @@ from headwater.node import Change, Node, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
+from headwater.rows import TS_MIN
+from headwater.windows import TS_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Sent:
     id: str
     partial: Partial
     parts: list[Part]
+    # When it was last said, by the caller's clock.
+    said: int = 0
 
 
 @dataclass(slots=True)
@@ -77,6 +81,9 @@ class Lane:
         self.remade = 0
         # Bytes of the columns that are kept.
         self.held_bytes = 0
+        # The time that all sources have gone beyond, if known, and what it was when a batch was made last.
+        self._lowest: int | None = None
+        self._made_at: int | None = None
         self._issue = issue
 
     # What is known
@@ -125,6 +132,7 @@ class Lane:
         if not columns.low <= source.position < high:
             return
         batch = cut(columns.batch, source.position - columns.low, high - columns.low)
+        self._moves(source)
         read = self.engine.push(batch)
         if read:
             self._gather(Read(cut(batch, 0, read), columns.opening))
@@ -142,8 +150,33 @@ class Lane:
         ]
         if beyond:
             raise DoesNotFit(beyond)
+        for name in partial.vector:
+            if name in self.engine.sources:
+                self._moves(self.engine.sources[name])
         self.engine.merge(partial)
         self._gather(partial)
+
+    # Time
+
+    def _moves(self, source: Source) -> None:
+        if self._lowest is not None and source.largest - source.lateness <= self._lowest:
+            self._lowest = None
+
+    def is_due(self, watermark: int | None) -> bool:
+        """Whether all sources have gone beyond an edge since the last batch: windows wait for it.
+
+        Those that are behind the root's watermark were given up.
+        """
+        lowest = self._low(watermark)
+        if lowest <= -TS_LIMIT:
+            return False
+        return self._made_at is None or lowest >= self.engine.edge_after(self._made_at)
+
+    def _low(self, watermark: int | None) -> int:
+        if self._lowest is None:
+            lows = (source.largest - source.lateness for source in self.engine.sources.values())
+            self._lowest = min((low for low in lows if watermark is None or low >= watermark), default=TS_MIN)
+        return self._lowest
 
     def drop_columns(self, enough: Callable[[], bool]) -> None:
         """Columns are a cache of the spools: forget some, whose sources rewind if their batch is refused.
@@ -169,6 +202,8 @@ class Lane:
         """What was gathered becomes a batch."""
         partial = self.engine.flush()
         parts, self.gathered = self.gathered, []
+        lowest = self._low(None)
+        self._made_at = lowest if lowest > -TS_LIMIT else None
         if not partial:
             return None
         sent = Sent(self._issue(), partial, parts)
@@ -209,6 +244,7 @@ class Lane:
         under_way = [part for each in self.sent for part in each.parts]
         gathered, before = self.gathered, self._lows()
         self.sent, self.gathered, self.probe, self.held_bytes = [], [], None, 0
+        self._lowest = self._made_at = None
         self.engine.flush()
         for change in changes:
             if change.version > self.engine.version:
@@ -234,9 +270,11 @@ class Lane:
     def forget(self, name: str) -> None:
         self.engine.release(name)
         self.barriers.pop(name, None)
+        self._lowest = None
 
     def _admit(self, name: str, standing: Standing) -> None:
         self.engine.admit(name, lateness=standing.lateness, site=standing.site, prefix=standing.prefix)
+        self._lowest = None
         self._bar(name, standing.barrier)
 
     def _bar(self, name: str, barrier: Barrier | None) -> None:

@@ -176,7 +176,10 @@ NOTHING_HEARD = Echo(0, 0)
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Where the sender stands with sources of which nothing is under way; `interest` is all that it wants
-    to hear of, `version` that of its queries, `echo` the furthest commit that it has heard of (rule 17)."""
+    to hear of, `version` that of its queries, `echo` the furthest commit that it has heard of (rule 17).
+
+    A `brief` one says nothing of sources: as before.
+    """
 
     stream: Stream
     id: str
@@ -187,6 +190,7 @@ class Probe:
     echo: Echo = NOTHING_HEARD
     # What the sender knows of numbers where the prefixes of those sources change.
     barriers: Mapping[str, Barrier] = field(default_factory=dict)
+    brief: bool = False
 
 
 @dataclass(frozen=True, slots=True)

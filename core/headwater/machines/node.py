@@ -11,6 +11,7 @@ from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
 from headwater.machines.lane import Lane, Probed, Read, Sent, size
 from headwater.machines.lanes import Apart, Lanes, shared
 from headwater.machines.link import Link
+from headwater.machines.listeners import Listeners
 from headwater.machines.messages import (
     NOTHING_HEARD,
     Ack,
@@ -55,9 +56,18 @@ class Settings:
     rows: int = 32_768
     horizon: int = 3_600_000_000
     patience: int = 3_000_000
+    # How long an answer is waited for before something is said again, and how long a batch waits for more.
+    retry: int = 1_000_000
+    least: int = 5_000
+    # How often the parent is told of every source, in place of nothing new.
+    thorough: int = 3_000_000
     silence: int = 60_000_000
     repeat: int = 2_000_000
     apart: Apart = shared
+
+
+# How many batches of unknown sources are kept, and how many sources somebody below is told of later.
+WAITING, ASKED = 64, 1_024
 
 
 class NodeMachine:
@@ -85,6 +95,11 @@ class NodeMachine:
         self._assigned: tuple[str, ...] = ()
         self._said = 0
         self._nonce = ""
+        self._listeners = Listeners()
+        # What has come of sources that are not known yet, and who has asked for them.
+        self._waiting: list[tuple[str, Columns | Delivery]] = []
+        self._askers: dict[tuple[int, str], dict[str, Ask]] = {}
+        self._thorough = 0
         # The generations of those below.
         self._generations: dict[str, int] = {}
         # Nothing is read behind this time: what lies too far in the future waits (rule 15).
@@ -101,7 +116,7 @@ class NodeMachine:
         out = Outbox()
         if isinstance(message, Registered):
             if (message.node, message.token) == (self.name, self.token):
-                self._registered(message, now)
+                self._registered(message, now, out)
         elif isinstance(message, Hello):
             # Who a source is, is the root's business; through whom it came, this node knows.
             if self.child and sender == message.name and not self.draining:
@@ -110,6 +125,10 @@ class NodeMachine:
             out.add(message.name, message)
         elif isinstance(message, Welcome):
             out.add(SourceId.of(message.source).name, message)
+            # What it sends next can be read at once if it is known by then where it stands.
+            for lane in self.lanes.values() if message.child == self.name and not self.stale else ():
+                if not lane.knows(message.source):
+                    self._ask(lane, [message.source], out)
         elif not self.registered or self.stale:
             return []
         elif isinstance(message, Stale):
@@ -117,7 +136,7 @@ class NodeMachine:
             self.stale |= message.stream[:2] == (mine.opener, mine.generation)
         elif isinstance(message, Tell | Ack | Resync | Commit):
             if self._link.mine(message.stream, now):
-                self._answered(message, out)
+                self._answered(message, now, out)
         elif isinstance(message, Columns | Delivery | Probe | Ask):
             if self._is_stale(message.stream):
                 out.add(sender, Stale(message.stream))
@@ -134,7 +153,7 @@ class NodeMachine:
                 moved = lane.moved()
                 hungry = any(self._is_hungry(lane, source) for source in moved)
                 if moved and len(lane.sent) < self.settings.under_way + hungry:
-                    self._deliver(lane, lane.make(), out)
+                    self._deliver(lane, lane.make(), now, out)
                     if self.watermark is not None:
                         lane.engine.forget(self.watermark)
         return out.sends
@@ -145,17 +164,18 @@ class NodeMachine:
         if self.stale:
             return []
         if not self.registered or now - self._said >= self.settings.repeat:
-            self._said = now
-            generation = self._link.generation
-            register = Register(self.name, self.token, self.child, self.address, generation, self._nonce)
-            out.add(self.settings.root, register)
+            self._register(now, out)
         if not self.registered:
             return out.sends
         fresh = self._open(now)
+        thorough = fresh or now - self._thorough >= self.settings.thorough
+        if thorough:
+            self._thorough = now
         for lane in self.lanes.values():
             for sent in lane.sent:
-                self._deliver(lane, sent, out)
-            self._look_up(lane, fresh, out)
+                if fresh or now - sent.said >= self.settings.retry:
+                    self._deliver(lane, sent, now, out)
+            self._look_up(lane, fresh, thorough, out)
         if self.child:
             self._report_silence(now, out)
         return out.sends
@@ -203,9 +223,17 @@ class NodeMachine:
 
     # Registration
 
-    def _registered(self, message: Registered, now: int) -> None:
+    def _register(self, now: int, out: Outbox) -> None:
+        self._said = now
+        generation = self._link.generation
+        register = Register(self.name, self.token, self.child, self.address, generation, self._nonce)
+        out.add(self.settings.root, register)
+
+    def _registered(self, message: Registered, now: int, out: Outbox) -> None:
         if not message.generation:
-            self._nonce = message.nonce
+            if self._nonce != message.nonce:
+                self._nonce = message.nonce
+                self._register(now, out)
             return
         self._assigned = message.assigned
         for name in message.assigned:
@@ -217,7 +245,7 @@ class NodeMachine:
         self._numbering = Lanes(message.queries, self.settings.apart)
         for number in self._numbering.numbers:
             self._begin(number)
-        self._take_changes(message.changes, Outbox())
+        self._take_changes(message.changes, now, Outbox())
         self._open(now)
 
     def _begin(self, number: int, changes: Sequence[Change] = ()) -> None:
@@ -245,9 +273,9 @@ class NodeMachine:
         lane = self.lanes.get(message.lane)
         if lane is None:
             # It is of a version that has not come here yet, or the lane has ended: from above we will hear.
-            self._look_up(self.lanes[0], True, out)
+            self._look_up(self.lanes[0], False, False, out)
         elif isinstance(message, Delivery):
-            self._delivery(sender, lane, message, out)
+            self._delivery(sender, lane, message, now, out)
         elif isinstance(message, Probe):
             self._probed(sender, lane, message, now, out)
         else:
@@ -265,6 +293,7 @@ class NodeMachine:
         for lane in unknown:
             self._ask(lane, [name], out)
         if unknown:
+            self._wait(sender, message)
             return
         columns = Read(batch, message.opening)
         before = self._position(name)
@@ -281,7 +310,7 @@ class NodeMachine:
                 out.add(sender, Ack(message.stream, message.id))
             elif self._position(name) > before:
                 self._rewind(sender, message, out)
-            self._make_if_large(out)
+            self._make_in_time(now, out)
 
     def _position(self, name: str) -> int:
         """Up to where all lanes have read a source."""
@@ -295,13 +324,18 @@ class NodeMachine:
         name = message.batch.source
         out.add(sender, Resync(message.stream, message.id, 0, self._lowest(name).standings([name])))
 
-    def _make_if_large(self, out: Outbox) -> None:
-        """What is forwarded raw goes up in pieces: a batch is one message."""
+    def _make_in_time(self, now: int, out: Outbox) -> None:
+        """Make a batch when windows wait for it, or when it would be a large one (what is forwarded raw)."""
         for lane in self.lanes.values():
-            if lane.engine.waiting >= self.settings.rows and len(lane.sent) < self.settings.under_way:
-                self._deliver(lane, lane.make(), out)
+            last = lane.sent[-1].said if lane.sent else None
+            room = len(lane.sent) < self.settings.under_way
+            large = lane.engine.waiting >= self.settings.rows
+            if not room or (last is not None and now - last < self.settings.least and not large):
+                continue
+            if large or lane.is_due(self.watermark):
+                self._deliver(lane, lane.make(), now, out)
 
-    def _delivery(self, sender: str, lane: Lane, message: Delivery, out: Outbox) -> None:
+    def _delivery(self, sender: str, lane: Lane, message: Delivery, now: int, out: Outbox) -> None:
         partial = message.partial
         names = list(partial.vector)
         gone = [name for name in names if name in lane.gone]
@@ -312,6 +346,7 @@ class NodeMachine:
         unknown = [name for name in names if name not in sources]
         if unknown:
             self._ask(lane, unknown, out)
+            self._wait(sender, message)
             return
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
@@ -331,7 +366,7 @@ class NodeMachine:
                 out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         else:
             out.add(sender, Ack(message.stream, message.id))
-            self._make_if_large(out)
+            self._make_in_time(now, out)
 
     def _probed(self, sender: str, lane: Lane, message: Probe, now: int, out: Outbox) -> None:
         if self.child:
@@ -353,7 +388,7 @@ class NodeMachine:
             if wrong:
                 out.add(sender, self._resync(lane, message.stream, message.id, wrong, message.version))
         self._echo = max(self._echo, message.echo)
-        committed = {name: self.committed[name] for name in message.interest if name in self.committed}
+        committed = self._listeners.news(sender, message, self.committed.get)
         changes = self._changes(message.version) if not self.child else ()
         lanes = tuple(self.lanes)
         out.add(sender, Commit(message.stream, committed, self.watermark, changes, self._echo, lanes))
@@ -378,12 +413,29 @@ class NodeMachine:
         unknown = [name for name in message.sources if not lane.knows(name)]
         if unknown:
             self._ask(lane, unknown, out)
+            for name in unknown[:ASKED]:
+                self._askers.setdefault((lane.number, name), {})[sender] = message
         known = [name for name in message.sources if name not in unknown]
         changes = self._changes(message.version)
         out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
 
     def _resync(self, lane: Lane, stream: Stream, id: str, names: Iterable[str], version: int) -> Resync:
         return Resync(stream, id, lane.number, lane.standings(names), self._changes(version))
+
+    def _wait(self, sender: str, message: Columns | Delivery) -> None:
+        """Keep what names an unknown source, until it is known from above; some of it: it will come again."""
+        if len(self._waiting) < WAITING:
+            self._waiting.append((sender, message))
+
+    def _told(self, lane: Lane, names: Iterable[str], now: int, out: Outbox) -> None:
+        """Pass on what was asked for, and take what has waited for it."""
+        for name in names:
+            for sender, ask in self._askers.pop((lane.number, name), {}).items():
+                changes = self._changes(ask.version)
+                out.add(sender, Tell(ask.stream, lane.number, lane.standings([name]), changes))
+        waiting, self._waiting = self._waiting, []
+        for sender, message in waiting:
+            self._from_below(sender, message, now, out)
 
     def _changes(self, version: int) -> tuple[Change, ...]:
         """Those that somebody with this version does not know."""
@@ -424,13 +476,22 @@ class NodeMachine:
         ask = Ask(self._link.stream, lane.number, tuple(names), self.version)
         out.add(self._link.parent, ask)
 
-    def _deliver(self, lane: Lane, sent: Sent | None, out: Outbox) -> None:
+    def _deliver(self, lane: Lane, sent: Sent | None, now: int, out: Outbox) -> None:
         if sent is not None:
+            sent.said = now
             delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial)
             out.add(self._link.parent, delivery)
 
-    def _look_up(self, lane: Lane, fresh: bool, out: Outbox) -> None:
-        """Ask whether the parent stands where this lane does with all of which nothing is under way."""
+    def _look_up(self, lane: Lane, fresh: bool, thorough: bool, out: Outbox) -> None:
+        """Ask what is new; if thorough, whether the parent stands where this lane does with all sources of
+        which nothing is under way."""
+        if not thorough and lane.probe is not None:
+            probe = Probe(
+                self._link.stream, lane.probe.id, lane.number, {}, (), self.version, self._echo, brief=True
+            )
+            if lane.number == 0:
+                out.add(self._link.parent, probe)
+            return
         pending = lane.pending()
         heads: dict[str, Prefix] = {
             name: source.prefix for name, source in lane.engine.sources.items() if name not in pending
@@ -461,24 +522,27 @@ class NodeMachine:
 
     # From above
 
-    def _answered(self, message: Tell | Ack | Resync | Commit, out: Outbox) -> None:
+    def _answered(self, message: Tell | Ack | Resync | Commit, now: int, out: Outbox) -> None:
         if isinstance(message, Ack):
             for lane in self.lanes.values():
                 lane.acknowledged(message.id)
         elif isinstance(message, Tell):
-            self._take_changes(message.changes, out)
+            self._take_changes(message.changes, now, out)
             asked = self.lanes.get(message.lane)
             if asked is not None:
-                self._deliver(asked, asked.told(message.standings), out)
+                self._deliver(asked, asked.told(message.standings), now, out)
+                self._told(asked, message.standings, now, out)
         elif isinstance(message, Resync):
             found = self.lanes.get(message.lane)
             if found is not None and found.concerns(message.id):
-                self._take_changes(message.changes, out, but=found)
-                self._deliver(found, found.rebuild(message.standings, message.changes), out)
+                self._take_changes(message.changes, now, out, but=found)
+                self._deliver(found, found.rebuild(message.standings, message.changes), now, out)
         else:
-            self._committed(message, out)
+            self._committed(message, now, out)
 
-    def _take_changes(self, changes: Sequence[Change], out: Outbox, but: Lane | None = None) -> None:
+    def _take_changes(
+        self, changes: Sequence[Change], now: int, out: Outbox, but: Lane | None = None
+    ) -> None:
         """Take changes in all lanes `but` one, which is made anew with them."""
         known = self.version
         for change in changes:
@@ -488,19 +552,30 @@ class NodeMachine:
             before = tuple(self.lanes[0].engine.changes)
             for each in self.lanes.values():
                 if each is not but:
-                    self._deliver(each, each.take_changes([change]), out)
+                    self._deliver(each, each.take_changes([change]), now, out)
             if lane is not None and change.kind == "add":
                 self._begin(lane, [*(c for c in before if c.version < change.version), change])
 
-    def _committed(self, message: Commit, out: Outbox) -> None:
+    def _committed(self, message: Commit, now: int, out: Outbox) -> None:
         self._echo = max(self._echo, message.echo)
-        self._take_changes(message.changes, out)
+        self._take_changes(message.changes, now, out)
         if message.watermark is not None and (self.watermark is None or message.watermark > self.watermark):
             self.watermark = message.watermark
         # The end of a lane comes from above: what was begun before a query went is still waited for there.
         begun = set(self._numbering.numbers)
         for number in [n for n in self.lanes if n not in message.lanes and n not in begun]:
             del self.lanes[number]
+        self._settle(message)
+        if self.child:
+            self._tell_sources(message, out)
+
+    def _tell_sources(self, message: Commit, out: Outbox) -> None:
+        """What the root has counted, sources hear without asking: each is a listener of its own name."""
+        names = [SourceId.of(name).name for name in message.committed]
+        for name, stream, committed in self._listeners.all_news(names, self.committed.get):
+            out.add(name, Commit(stream, committed, self.watermark))
+
+    def _settle(self, message: Commit) -> None:
         pending = {name for lane in self.lanes.values() for name in lane.pending()}
         for name, committed in message.committed.items():
             self.committed[name] = max(committed, self.committed.get(name, 0))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headwater.errors import HeadwaterError, OtherQueries, PermanentError, StaleVersion
 from headwater.machines.lanes import Apart, Lanes, shared
+from headwater.machines.listeners import Listeners
 from headwater.machines.members import Members
 from headwater.machines.messages import (
     Ack,
@@ -143,6 +144,7 @@ class RootMachine:
         self.members = Members()
         self.openings = Openings()
         self.refused = 0
+        self._listeners = Listeners()
         self._numbering = Lanes(self.queries, settings.apart)
         self._lanes = {
             number: _Lane(
@@ -253,6 +255,11 @@ class RootMachine:
             if self.members.assigned(name) != child
         ]
         self._decide_behind(Outbox(), *moved)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are batches to be committed."""
+        return bool(self._pending)
 
     @property
     def committed(self) -> dict[str, int]:
@@ -489,7 +496,9 @@ class RootMachine:
             ]
             if wrong:
                 out.add(sender, self._resync(message, lane, wrong, message.version))
-        committed = {name: self._counted(name) for name in message.interest if self._is_known(name)}
+        committed = self._listeners.news(
+            sender, message, lambda name: self._counted(name) if self._is_known(name) else None
+        )
         out.add(
             sender,
             Commit(

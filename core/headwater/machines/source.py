@@ -61,7 +61,24 @@ class Settings:
     rows: int = 10_000
     under_way: int = 4
     patience: int = 3_000_000
-    repeat: int = 1_000_000
+    # How often it says hello, and asks what was counted if nobody tells it.
+    repeat: int = 10_000_000
+    inquiry: int = 2_000_000
+    # How long an answer is waited for before records are sent again.
+    retry: int = 1_000_000
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Records that are under way, and when they were last sent."""
+
+    columns: Columns
+    said: int
+
+    @property
+    def last(self) -> int:
+        batch = self.columns.batch
+        return batch.first - 1 + len(batch)
 
 
 class SourceMachine:
@@ -84,9 +101,10 @@ class SourceMachine:
         self._committed = 0
         self._echo = ""
         self._link = Link(name, child, settings.patience)
-        self._under_way: list[Columns] = []
+        self._under_way: list[_Sent] = []
         self._probe: tuple[str, int] | None = None
         self._said = -settings.repeat
+        self._asked = -settings.inquiry
 
     @property
     def done(self) -> bool:
@@ -115,21 +133,18 @@ class SourceMachine:
         out = Outbox()
         if not self.child or self.source is None or self.fenced is not None:
             return out.sends
-        if self._link.open(self.child, now):
-            # Another stream: what was sent on the one before is sent again on this.
-            self._under_way, self._probe = [], None
+        self._open(now)
         while len(self._under_way) < self.settings.under_way:
             last = self._acknowledged
             if self._under_way:
-                batch = self._under_way[-1].batch
-                last = batch.first - 1 + len(batch)
+                last = self._under_way[-1].last
             found = self.spool.read(self._offset + last, self.settings.rows)
             if found is None:
                 break
             columns = Columns(
                 self._link.stream, self._link.next_id(), self._numbered(found), self.spool.opening
             )
-            self._under_way.append(columns)
+            self._under_way.append(_Sent(columns, now))
             out.add(self._link.parent, columns)
         return out.sends
 
@@ -142,18 +157,27 @@ class SourceMachine:
             self._hello(out, now)
         if self.source is None or self.fenced is not None:
             return out.sends
-        if self._link.open(self.child, now):
-            # Another stream: what was sent on the one before is sent again on this.
-            self._under_way, self._probe = [], None
-        for columns in self._under_way:
-            out.add(self._link.parent, columns)
-        if self._probe is None or self._probe[1] != self._acknowledged:
-            self._probe = (self._link.next_id(), self._acknowledged)
-        head = Prefix(self._acknowledged, opening=self.spool.opening)
-        heads = {} if self._under_way else {self.source: head}
-        out.add(self._link.parent, Probe(self._link.stream, self._probe[0], 0, heads, (self.source,)))
+        fresh = self._open(now)
+        for sent in self._under_way:
+            if now - sent.said >= self.settings.retry:
+                sent.said = now
+                out.add(self._link.parent, sent.columns)
+        if fresh or now - self._asked >= self.settings.inquiry:
+            self._asked = now
+            if self._probe is None or self._probe[1] != self._acknowledged:
+                self._probe = (self._link.next_id(), self._acknowledged)
+            head = Prefix(self._acknowledged, opening=self.spool.opening)
+            heads = {} if self._under_way else {self.source: head}
+            out.add(self._link.parent, Probe(self._link.stream, self._probe[0], 0, heads, (self.source,)))
         out.sends += self.send(now)
         return out.sends
+
+    def _open(self, now: int) -> bool:
+        fresh = self._link.open(self.child, now)
+        if fresh:
+            # Another stream: what was sent on the one before is sent again on this; who is there is asked.
+            self._under_way, self._probe, self._asked = [], None, now - self.settings.inquiry
+        return fresh
 
     def _hello(self, out: Outbox, now: int) -> None:
         spool, settings = self.spool, self.settings
@@ -188,17 +212,16 @@ class SourceMachine:
             self._under_way, self._probe = [], None
 
     def _acked(self, id: str) -> None:
-        ids = [columns.id for columns in self._under_way]
+        ids = [sent.columns.id for sent in self._under_way]
         if id in ids:
             # In order on one stream: what was sent before it has arrived too.
             done = ids.index(id) + 1
-            batch = self._under_way[done - 1].batch
-            self._acknowledged = batch.first - 1 + len(batch)
+            self._acknowledged = self._under_way[done - 1].last
             del self._under_way[:done]
 
     def _resynced(self, message: Resync) -> None:
         probed = self._probe is not None and message.id == self._probe[0]
-        known = probed or any(columns.id == message.id for columns in self._under_way)
+        known = probed or any(sent.columns.id == message.id for sent in self._under_way)
         if not known or self.source is None or self.source not in message.standings:
             return
         standing = message.standings[self.source]

@@ -248,7 +248,7 @@ class Named(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Probe(_message.Message):
-    __slots__ = ("stream", "id", "heads", "interest", "lane", "version", "echo")
+    __slots__ = ("stream", "id", "heads", "interest", "lane", "version", "echo", "brief")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
@@ -256,6 +256,7 @@ class Probe(_message.Message):
     LANE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
+    BRIEF_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     heads: _containers.RepeatedCompositeFieldContainer[Standing]
@@ -263,7 +264,8 @@ class Probe(_message.Message):
     lane: int
     version: int
     echo: Echo
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ...) -> None: ...
+    brief: bool
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("stream", "sources", "lane", "version")
