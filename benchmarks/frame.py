@@ -30,7 +30,9 @@ from rich.text import Text
 # One repeat, from fresh state; gives the speed reached.
 Run = Callable[[], float]
 
-_TARGET = re.compile(r"(?P<sign>>=|<=) (?P<bound>[\d.]+)(?:/(?P<divisor>\d+))?(?: (?P<unit>M)|x)?")
+_TARGET = re.compile(
+    r"(?P<sign>>=|<=) (?P<bound>[\d.]+)(?:/(?P<divisor>\d+))?(?: (?P<unit>M|ms|MB|%|cores)|x)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Row:
     """One figure, alone or against another one.
 
     `target` is written as in the issue: `>= 1/4` is about a ratio of speeds, `<= 1.5x` about a ratio of
-    times (or sizes), `>= 100 M` about the value itself.
+    times (or sizes), `>= 100 M`, `<= 60 ms` about the value itself.
     """
 
     row: str

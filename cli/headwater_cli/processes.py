@@ -54,6 +54,11 @@ class Process:
         self.port = int(json.loads(line)["port"])
         self._reading = asyncio.create_task(self._read(self._running.stdout))
 
+    @property
+    def pid(self) -> int:
+        assert self._running is not None
+        return self._running.pid
+
     async def _read(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
             self.last = json.loads(line)

@@ -6,12 +6,15 @@ import numpy as np
 
 from headwater.errors import InvalidEvents
 from headwater.events import NO_MARK, Batch
+from headwater.rows import TS_MAX
 from headwater.sources import SourceId
 from headwater_wire.arrays import coded, narrow, packed, viewed
 from headwater_wire.errors import Malformed
 from headwater_wire.v1 import events_pb2
 
 EVENT_LIMIT = 100_000
+# As many sources' keys are remembered.
+SHARED = 4_096
 _INT32 = np.iinfo(np.int32)
 
 
@@ -25,11 +28,10 @@ def encode(batch: Batch) -> events_pb2.Events:
         value=packed(batch.value, "<f8"),
     )
     ts = batch.ts
-    steps = np.diff(ts, prepend=ts[:1])
-    # Differences of far times may wrap round; then the times themselves are sent.
-    if len(ts) and steps.min() >= _INT32.min and steps.max() <= _INT32.max and _near(ts):
-        message.ts_deltas.first = int(ts[0])
-        message.ts_deltas.int32 = packed(steps, "<i4")
+    if len(ts) and _near(ts) and abs(int(ts[0])) <= TS_MAX + _INT32.min:
+        # Against one time, not against the one before: to add is faster than to add up.
+        message.ts_offsets.first = int(ts[0])
+        message.ts_offsets.int32 = packed(ts - ts[0], "<i4")
     else:
         message.ts_int64 = packed(ts, "<i8")
     if batch.key is not None:
@@ -44,8 +46,23 @@ def encode(batch: Batch) -> events_pb2.Events:
 
 
 def _near(ts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> bool:
-    """Whether no difference of two neighbours can have wrapped round."""
-    return int(ts.max()) - int(ts.min()) < 1 << 62
+    """Whether every time is an int32 away from the first one."""
+    return int(ts.max()) - int(ts.min()) <= _INT32.max
+
+
+# The keys of each source's last message: most have those of the one before, and whoever has looked at them
+# need not look again if they are the same object.
+_keys: dict[str, tuple[str, ...]] = {}
+
+
+def _shared(source: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    held = _keys.get(source)
+    if held == keys:
+        return held
+    if len(_keys) >= SHARED:
+        _keys.clear()
+    _keys[source] = keys
+    return keys
 
 
 def decode(message: events_pb2.Events) -> Batch:
@@ -55,10 +72,11 @@ def decode(message: events_pb2.Events) -> Batch:
     if message.first < 1 or message.first + count > 1 << 63:
         raise Malformed("first", f"is {message.first}", "records are numbered from 1")
     kind = message.WhichOneof("ts")
-    if kind == "ts_deltas":
-        steps = viewed(message.ts_deltas.int32, "<i4", "ts_deltas.int32", count)
-        ts = np.cumsum(steps, dtype=np.int64)
-        ts += message.ts_deltas.first
+    if kind == "ts_offsets":
+        begin, furthest = message.ts_offsets.first, -_INT32.min
+        if not -TS_MAX + furthest <= begin <= TS_MAX - furthest:
+            raise Malformed("ts_offsets.first", f"is {begin}", "send times so far out as int64")
+        ts = viewed(message.ts_offsets.int32, "<i4", "ts_offsets.int32", count) + np.int64(begin)
     else:
         ts = viewed(message.ts_int64, "<i8", "ts_int64", count)
     key = mark = bare = None
@@ -72,7 +90,7 @@ def decode(message: events_pb2.Events) -> Batch:
         bare = np.unpackbits(np.frombuffer(message.bare, np.uint8), count=count, bitorder="little").view(bool)
     source = str(SourceId(message.source, message.incarnation))
     value = viewed(message.value, "<f8", "value", count)
-    keys, marks = tuple(message.keys), tuple(message.marks)
+    keys, marks = _shared(source, tuple(message.keys)), tuple(message.marks)
     try:
         return Batch(source, message.first, ts, value, key=key, keys=keys, mark=mark, marks=marks, bare=bare)
     except InvalidEvents as error:

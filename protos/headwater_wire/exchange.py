@@ -23,10 +23,9 @@ from headwater_wire.errors import Malformed
 from headwater_wire.gate import Gate
 from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
-from headwater_wire.outgoing import MESSAGE_LIMIT, Assembly, Outgoing, messages
+from headwater_wire.outgoing import MESSAGE_LIMIT, Assembly, Outgoing
 from headwater_wire.uplink import Uplink
 from headwater_wire.v1 import tree_pb2 as pb
-from headwater_wire.v1 import tree_pb2_grpc
 
 OPTIONS = (
     # Pieces are below the limit, and what is put round them makes little.
@@ -68,15 +67,15 @@ class Exchange:
         for each in sends:
             self._route(self._codec.encode(self.name, each.to, each.message))
 
-    def _route(self, envelope: pb.Envelope) -> None:
+    def _route(self, envelope: pb.Envelope, data: bytes | None = None) -> None:
         queue = self._below.get(envelope.to) or self._above
-        if queue is None or not queue.put(envelope):
+        if queue is None or not queue.put(envelope, data):
             self.dropped += 1
 
-    def _arrived(self, envelope: pb.Envelope) -> None:
+    def _arrived(self, envelope: pb.Envelope, data: bytes) -> None:
         self.received += 1
         if envelope.to != self.name:
-            self._route(envelope)
+            self._route(envelope, data)
             return
         try:
             message = self._codec.decode(envelope)
@@ -95,8 +94,9 @@ class Exchange:
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
         server = grpc.aio.server(options=OPTIONS, interceptors=[Gate()] if self._credentials else [])
-        # What is generated for services has no types.
-        tree_pb2_grpc.add_TreeServicer_to_server(_Servicer(self), server)  # type: ignore[no-untyped-call]
+        # Bytes, not messages: what is passed on is not made anew, and the size of the rest is known.
+        link = grpc.stream_stream_rpc_method_handler(self.link)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(TREE, {"Link": link}),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for _, add in self._offered:
             add(server)
@@ -118,19 +118,19 @@ class Exchange:
         health_states = health_pb2.HealthCheckResponse
         await self._health.set(TREE, health_states.SERVING if ready else health_states.NOT_SERVING)
 
-    async def link(self, requests: AsyncIterator[pb.Envelope], context: Any) -> AsyncIterator[pb.Envelope]:
+    async def link(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """One stream from below."""
         queue = Outgoing()
         reading = asyncio.create_task(self._read_below(requests, queue, context))
-        getting: asyncio.Task[tuple[pb.Envelope, int]] | None = None
+        getting: asyncio.Task[list[bytes]] | None = None
         try:
             while not reading.done():
                 getting = asyncio.create_task(queue.get())
                 await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
                 if getting.done():
                     self.sent += 1
-                    for message in messages(*getting.result()):
-                        yield message
+                    for data in getting.result():
+                        yield data
             reading.result()
         finally:
             reading.cancel()
@@ -138,7 +138,7 @@ class Exchange:
                 getting.cancel()
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
-    async def _read_below(self, requests: AsyncIterator[pb.Envelope], queue: Outgoing, context: Any) -> None:
+    async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:
         guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
         try:
             await self._read_guarded(requests, queue, context, guard)
@@ -147,14 +147,15 @@ class Exchange:
                 guard.close()
 
     async def _read_guarded(
-        self, requests: AsyncIterator[pb.Envelope], queue: Outgoing, context: Any, guard: Guard | None
+        self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any, guard: Guard | None
     ) -> None:
         first, assembly = True, Assembly()
         async for message in requests:
-            self.bytes_below += message.ByteSize()
-            envelope = self._whole(assembly, message)
-            if envelope is None:
+            self.bytes_below += len(message)
+            whole = self._whole(assembly, message)
+            if whole is None:
                 continue
+            envelope, data = whole
             if guard is not None and (refusal := guard.refusal(envelope)) is not None:
                 if not refusal.told:
                     said = "refused a message" if refusal.dropped else "refused a stream"
@@ -172,13 +173,13 @@ class Exchange:
                 queue.put(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
             self._below[envelope.sender] = queue
             if envelope.WhichOneof("message") is not None:
-                self._arrived(envelope)
+                self._arrived(envelope, data)
 
-    def _whole(self, assembly: Assembly, message: pb.Envelope) -> pb.Envelope | None:
+    def _whole(self, assembly: Assembly, message: bytes) -> tuple[pb.Envelope, bytes] | None:
         try:
             return assembly.take(message)
         except Malformed as error:
-            log.warning("refused a message", extra={"sender": message.sender, "problem": str(error)})
+            log.warning("refused a message", extra={"problem": str(error)})
             return None
 
     # Above
@@ -201,17 +202,18 @@ class Exchange:
             problem: grpc.aio.AioRpcError | OSError | None = None
             try:
                 async with self._channel(address) as channel:
-                    stub = tree_pb2_grpc.TreeStub(channel)  # type: ignore[no-untyped-call]  # generated
-                    taken = asyncio.Event()
-                    call, assembly = stub.Link(self._saying(queue, taken)), Assembly()
-                    async for message in call:
+                    taken, assembly = asyncio.Event(), Assembly()
+                    link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
+                    async for message in link(self._saying(queue, taken)):
                         wait = FIRST_WAIT
                         taken.set()
-                        self.uplink.came(message.sender)
-                        self.bytes_down += message.ByteSize()
-                        envelope = self._whole(assembly, message)
-                        if envelope is not None and envelope.WhichOneof("message") is not None:
-                            self._arrived(envelope)
+                        self.bytes_down += len(message)
+                        whole = self._whole(assembly, message)
+                        if whole is None:
+                            continue
+                        self.uplink.came(whole[0].sender)
+                        if whole[0].WhichOneof("message") is not None:
+                            self._arrived(*whole)
             except (grpc.aio.AioRpcError, OSError) as error:
                 problem = error
             task = asyncio.current_task()
@@ -231,16 +233,15 @@ class Exchange:
         options = (*OPTIONS, ("grpc.ssl_target_name_override", named)) if named else OPTIONS
         return grpc.aio.secure_channel(address, self._credentials.channel(), options=options)
 
-    async def _saying(self, queue: Outgoing, taken: asyncio.Event) -> AsyncIterator[pb.Envelope]:
-        yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name)
+    async def _saying(self, queue: Outgoing, taken: asyncio.Event) -> AsyncIterator[bytes]:
+        yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()
         # Until the parent has answered: to write on a stream that it refuses would hide its reason.
         await taken.wait()
         while True:
-            envelope, size = await queue.get()
+            for data in await queue.get():
+                self.bytes_up += len(data)
+                yield data
             self.sent += 1
-            self.bytes_up += size
-            for message in messages(envelope, size):
-                yield message
 
     async def close(self) -> None:
         if self._up is not None:
@@ -248,14 +249,3 @@ class Exchange:
             await asyncio.gather(self._up, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(0.2)
-
-
-class _Servicer(tree_pb2_grpc.TreeServicer):
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-
-    async def Link(  # noqa: N802  # the name in the .proto file
-        self, requests: AsyncIterator[pb.Envelope], context: Any
-    ) -> AsyncIterator[pb.Envelope]:
-        async for envelope in self._exchange.link(requests, context):
-            yield envelope

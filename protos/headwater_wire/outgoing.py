@@ -26,56 +26,53 @@ class Outgoing:
     """What waits to be written on one stream, bounded. Whoever says something says it again if it is lost."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[pb.Envelope, int]] = deque()
+        self._waiting: deque[tuple[pb.Envelope, bytes]] = deque()
         self._bytes = 0
         self._some = asyncio.Event()
 
-    def put(self, envelope: pb.Envelope) -> bool:
-        """False if there is no room for it."""
-        size = envelope.ByteSize()
-        if size > ENVELOPE_LIMIT or self._bytes + size > QUEUE_BYTES or len(self._waiting) >= QUEUE_LIMIT:
+    def put(self, envelope: pb.Envelope, data: bytes | None = None) -> bool:
+        """False if there is no room for it. `data` is the envelope, where it has come as bytes."""
+        data = envelope.SerializeToString() if data is None else data
+        full = self._bytes + len(data) > QUEUE_BYTES or len(self._waiting) >= QUEUE_LIMIT
+        if full or len(data) > ENVELOPE_LIMIT:
             return False
-        self._waiting.append((envelope, size))
-        self._bytes += size
+        self._waiting.append((envelope, data))
+        self._bytes += len(data)
         self._some.set()
         return True
 
-    async def get(self) -> tuple[pb.Envelope, int]:
-        """The next one and its size."""
+    async def get(self) -> list[bytes]:
+        """The next one, as the messages that it is sent in."""
         while not self._waiting:
             self._some.clear()
             await self._some.wait()
-        envelope, size = self._waiting.popleft()
-        self._bytes -= size
-        return envelope, size
+        envelope, data = self._waiting.popleft()
+        self._bytes -= len(data)
+        return [data] if len(data) <= MESSAGE_LIMIT else list(_pieces(envelope, data))
 
 
-def messages(envelope: pb.Envelope, size: int) -> Iterator[pb.Envelope]:
-    """An envelope as messages that are small enough: itself, or pieces of it."""
-    if size <= MESSAGE_LIMIT:
-        yield envelope
-        return
-    data = envelope.SerializeToString()
+def _pieces(envelope: pb.Envelope, data: bytes) -> Iterator[bytes]:
     for begin in range(0, len(data), PIECE_BYTES):
         end = begin + PIECE_BYTES
         piece = pb.Piece(data=data[begin:end], last=end >= len(data))
-        yield pb.Envelope(sender=envelope.sender, to=envelope.to, piece=piece)
+        yield pb.Envelope(sender=envelope.sender, to=envelope.to, piece=piece).SerializeToString()
 
 
 class Assembly:
-    """Pieces that come on one stream, put together again."""
+    """Messages that come on one stream, and pieces put together again."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def take(self, message: pb.Envelope) -> pb.Envelope | None:
-        """The envelope that a message is or completes; None if more is to come."""
+    def take(self, data: bytes) -> tuple[pb.Envelope, bytes] | None:
+        """The envelope that a message is or completes, and its bytes; None if more is to come."""
+        message = _parsed(data)
         if message.WhichOneof("message") != "piece":
             if self._parts:
                 self._parts, self._size = [], 0
                 raise Malformed("piece", "is the last one of an envelope that did not end", "send it whole")
-            return message
+            return message, data
         self._size += len(message.piece.data)
         if self._size > ENVELOPE_LIMIT:
             self._parts, self._size = [], 0
@@ -84,10 +81,14 @@ class Assembly:
         if not message.piece.last:
             return None
         data, self._parts, self._size = b"".join(self._parts), [], 0
-        try:
-            whole = pb.Envelope.FromString(data)
-        except DecodeError as error:
-            raise Malformed("piece", f"makes no envelope ({error})", "send it again") from error
+        whole = _parsed(data)
         if whole.sender != message.sender or whole.WhichOneof("message") == "piece":
             raise Malformed("piece", "makes an envelope of somebody else", "send it as it is")
-        return whole
+        return whole, data
+
+
+def _parsed(data: bytes) -> pb.Envelope:
+    try:
+        return pb.Envelope.FromString(data)
+    except DecodeError as error:
+        raise Malformed("envelope", f"cannot be read ({error})", "send one of this version") from error

@@ -97,7 +97,7 @@ def good() -> events_pb2.Events:
         ("count", {"count": events.EVENT_LIMIT + 1}),
         ("first", {"first": 0}),
         ("value", {"value": b"123"}),
-        ("ts_deltas", {"count": 2}),
+        ("ts_offsets", {"count": 2}),
         ("key", {"key": b"\x00\x01\x07"}),
         ("mark", {"mark": b"\x00\x02\x00"}),
         ("bare", {"bare": b"\x00\x00"}),

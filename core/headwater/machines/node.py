@@ -36,6 +36,7 @@ from headwater.machines.messages import (
     Tell,
     Welcome,
 )
+from headwater.machines.waiting import Waiting
 from headwater.node import Change, Source
 from headwater.prefix import Prefix
 from headwater.queries import Query
@@ -66,8 +67,8 @@ class Settings:
     apart: Apart = shared
 
 
-# How many batches of unknown sources are kept, and how many sources somebody below is told of later.
-WAITING, ASKED = 64, 1_024
+# How many sources somebody below is told of later.
+ASKED = 1_024
 
 
 class NodeMachine:
@@ -96,8 +97,8 @@ class NodeMachine:
         self._said = 0
         self._nonce = ""
         self._listeners = Listeners()
-        # What has come of sources that are not known yet, and who has asked for them.
-        self._waiting: list[tuple[str, Columns | Delivery]] = []
+        # What has come and cannot be taken yet, and who has asked for sources that are not known.
+        self._waiting = Waiting(settings.held_bytes)
         self._askers: dict[tuple[int, str], dict[str, Ask]] = {}
         self._thorough = 0
         # The generations of those below.
@@ -281,7 +282,7 @@ class NodeMachine:
         else:
             self._asked(sender, lane, message, out)
 
-    def _columns(self, sender: str, message: Columns, now: int, out: Outbox) -> None:
+    def _columns(self, sender: str, message: Columns, now: int, out: Outbox, *, again: bool = False) -> None:
         batch, name = message.batch, message.batch.source
         self._heard[name] = now
         if not self.child or self.draining:
@@ -292,8 +293,9 @@ class NodeMachine:
         unknown = [lane for lane in self.lanes.values() if not lane.knows(name)]
         for lane in unknown:
             self._ask(lane, [name], out)
-        if unknown:
-            self._wait(sender, message)
+        # Behind what waits: it would be a gap.
+        if unknown or (not again and self._waiting.has(name)):
+            self._waiting.add(sender, message)
             return
         columns = Read(batch, message.opening)
         before = self._position(name)
@@ -311,6 +313,8 @@ class NodeMachine:
             elif self._position(name) > before:
                 self._rewind(sender, message, out)
             self._make_in_time(now, out)
+        else:
+            self._waiting.add(sender, message)
 
     def _position(self, name: str) -> int:
         """Up to where all lanes have read a source."""
@@ -346,7 +350,7 @@ class NodeMachine:
         unknown = [name for name in names if name not in sources]
         if unknown:
             self._ask(lane, unknown, out)
-            self._wait(sender, message)
+            self._waiting.add(sender, message)
             return
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
@@ -422,10 +426,13 @@ class NodeMachine:
     def _resync(self, lane: Lane, stream: Stream, id: str, names: Iterable[str], version: int) -> Resync:
         return Resync(stream, id, lane.number, lane.standings(names), self._changes(version))
 
-    def _wait(self, sender: str, message: Columns | Delivery) -> None:
-        """Keep what names an unknown source, until it is known from above; some of it: it will come again."""
-        if len(self._waiting) < WAITING:
-            self._waiting.append((sender, message))
+    def _take_waiting(self, now: int, out: Outbox) -> None:
+        """Take what has waited: something may have changed above."""
+        for sender, message in self._waiting.take():
+            if isinstance(message, Columns):
+                self._columns(sender, message, now, out, again=not self._waiting.has(message.batch.source))
+            else:
+                self._from_below(sender, message, now, out)
 
     def _told(self, lane: Lane, names: Iterable[str], now: int, out: Outbox) -> None:
         """Pass on what was asked for, and take what has waited for it."""
@@ -433,9 +440,7 @@ class NodeMachine:
             for sender, ask in self._askers.pop((lane.number, name), {}).items():
                 changes = self._changes(ask.version)
                 out.add(sender, Tell(ask.stream, lane.number, lane.standings([name]), changes))
-        waiting, self._waiting = self._waiting, []
-        for sender, message in waiting:
-            self._from_below(sender, message, now, out)
+        self._take_waiting(now, out)
 
     def _changes(self, version: int) -> tuple[Change, ...]:
         """Those that somebody with this version does not know."""
@@ -526,6 +531,7 @@ class NodeMachine:
         if isinstance(message, Ack):
             for lane in self.lanes.values():
                 lane.acknowledged(message.id)
+            self._take_waiting(now, out)
         elif isinstance(message, Tell):
             self._take_changes(message.changes, now, out)
             asked = self.lanes.get(message.lane)
@@ -537,6 +543,7 @@ class NodeMachine:
             if found is not None and found.concerns(message.id):
                 self._take_changes(message.changes, now, out, but=found)
                 self._deliver(found, found.rebuild(message.standings, message.changes), now, out)
+                self._take_waiting(now, out)
         else:
             self._committed(message, now, out)
 
@@ -566,6 +573,7 @@ class NodeMachine:
         for number in [n for n in self.lanes if n not in message.lanes and n not in begun]:
             del self.lanes[number]
         self._settle(message)
+        self._take_waiting(now, out)
         if self.child:
             self._tell_sources(message, out)
 

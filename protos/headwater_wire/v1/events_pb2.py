@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadwater_wire/v1/events.proto\x12\x0cheadwater.v1\"\xe5\x01\n\x06\x45vents\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\r\x12\x12\n\x08ts_int64\x18\x05 \x01(\x0cH\x00\x12)\n\tts_deltas\x18\x06 \x01(\x0b\x32\x14.headwater.v1.DeltasH\x00\x12\r\n\x05value\x18\x07 \x01(\x0c\x12\x0b\n\x03key\x18\x08 \x01(\x0c\x12\x0c\n\x04keys\x18\t \x03(\t\x12\x0c\n\x04mark\x18\n \x01(\x0c\x12\r\n\x05marks\x18\x0b \x03(\t\x12\x0c\n\x04\x62\x61re\x18\x0c \x01(\x0c\x42\x04\n\x02ts\"&\n\x06\x44\x65ltas\x12\r\n\x05\x66irst\x18\x01 \x01(\x12\x12\r\n\x05int32\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eheadwater_wire/v1/events.proto\x12\x0cheadwater.v1\"\xe7\x01\n\x06\x45vents\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\r\x12\r\n\x05\x66irst\x18\x03 \x01(\x04\x12\r\n\x05\x63ount\x18\x04 \x01(\r\x12\x12\n\x08ts_int64\x18\x05 \x01(\x0cH\x00\x12+\n\nts_offsets\x18\x06 \x01(\x0b\x32\x15.headwater.v1.OffsetsH\x00\x12\r\n\x05value\x18\x07 \x01(\x0c\x12\x0b\n\x03key\x18\x08 \x01(\x0c\x12\x0c\n\x04keys\x18\t \x03(\t\x12\x0c\n\x04mark\x18\n \x01(\x0c\x12\r\n\x05marks\x18\x0b \x03(\t\x12\x0c\n\x04\x62\x61re\x18\x0c \x01(\x0c\x42\x04\n\x02ts\"\'\n\x07Offsets\x12\r\n\x05\x66irst\x18\x01 \x01(\x12\x12\r\n\x05int32\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,7 +32,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headwater_wire.v1.events_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVENTS']._serialized_start=49
-  _globals['_EVENTS']._serialized_end=278
-  _globals['_DELTAS']._serialized_start=280
-  _globals['_DELTAS']._serialized_end=318
+  _globals['_EVENTS']._serialized_end=280
+  _globals['_OFFSETS']._serialized_start=282
+  _globals['_OFFSETS']._serialized_end=321
 # @@protoc_insertion_point(module_scope)

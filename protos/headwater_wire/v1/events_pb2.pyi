@@ -7,13 +7,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Events(_message.Message):
-    __slots__ = ("source", "incarnation", "first", "count", "ts_int64", "ts_deltas", "value", "key", "keys", "mark", "marks", "bare")
+    __slots__ = ("source", "incarnation", "first", "count", "ts_int64", "ts_offsets", "value", "key", "keys", "mark", "marks", "bare")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     TS_INT64_FIELD_NUMBER: _ClassVar[int]
-    TS_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    TS_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -25,16 +25,16 @@ class Events(_message.Message):
     first: int
     count: int
     ts_int64: bytes
-    ts_deltas: Deltas
+    ts_offsets: Offsets
     value: bytes
     key: bytes
     keys: _containers.RepeatedScalarFieldContainer[str]
     mark: bytes
     marks: _containers.RepeatedScalarFieldContainer[str]
     bare: bytes
-    def __init__(self, source: _Optional[str] = ..., incarnation: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., ts_int64: _Optional[bytes] = ..., ts_deltas: _Optional[_Union[Deltas, _Mapping]] = ..., value: _Optional[bytes] = ..., key: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., mark: _Optional[bytes] = ..., marks: _Optional[_Iterable[str]] = ..., bare: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, source: _Optional[str] = ..., incarnation: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., ts_int64: _Optional[bytes] = ..., ts_offsets: _Optional[_Union[Offsets, _Mapping]] = ..., value: _Optional[bytes] = ..., key: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., mark: _Optional[bytes] = ..., marks: _Optional[_Iterable[str]] = ..., bare: _Optional[bytes] = ...) -> None: ...
 
-class Deltas(_message.Message):
+class Offsets(_message.Message):
     __slots__ = ("first", "int32")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     INT32_FIELD_NUMBER: _ClassVar[int]

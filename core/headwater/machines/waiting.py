@@ -1,0 +1,45 @@
+"""What has come from below and cannot be taken yet: its source is not known, or there is no room.
+
+It is kept in its order, up to a bound; what is beyond that is dropped, and comes again.
+"""
+
+from __future__ import annotations
+
+from headwater.machines.lane import size
+from headwater.machines.messages import Columns, Delivery
+
+DELIVERIES = 64
+
+
+class Waiting:
+    """Columns by their source, and batches."""
+
+    def __init__(self, bound: int) -> None:
+        """`bound` in bytes of columns."""
+        self._bound, self._bytes = bound, 0
+        self._columns: dict[str, dict[str, tuple[str, Columns]]] = {}
+        self._deliveries: dict[str, tuple[str, Delivery]] = {}
+
+    def has(self, source: str) -> bool:
+        return source in self._columns
+
+    def add(self, sender: str, message: Columns | Delivery) -> None:
+        """Keep a message, once however often it comes."""
+        if isinstance(message, Delivery):
+            if len(self._deliveries) < DELIVERIES:
+                self._deliveries[message.id] = (sender, message)
+            return
+        held = self._columns.get(message.batch.source, {})
+        taken = size(message.batch)
+        if message.id not in held and self._bytes + taken <= self._bound:
+            self._columns.setdefault(message.batch.source, held)[message.id] = (sender, message)
+            self._bytes += taken
+
+    def take(self) -> list[tuple[str, Columns | Delivery]]:
+        """All of it, in order; what still cannot be taken is added again."""
+        taken: list[tuple[str, Columns | Delivery]] = [
+            each for held in self._columns.values() for each in held.values()
+        ]
+        taken += self._deliveries.values()
+        self._columns, self._deliveries, self._bytes = {}, {}, 0
+        return taken
