@@ -57,6 +57,9 @@ class Program:
         self._running.communicate(timeout=PATIENCE)
         return self._running.returncode
 
+    def signal(self, given: signal.Signals) -> None:
+        self._running.send_signal(given)
+
     def kill(self) -> None:
         self._running.kill()
         self._running.wait()

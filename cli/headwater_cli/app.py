@@ -18,6 +18,7 @@ from headwater_cli.piped import Piped
 from headwater_cli.query import query
 from headwater_cli.run import Run
 from headwater_cli.send import send
+from headwater_cli.source import source
 from headwater_cli.status import status
 from headwater_cli.summary import Summary, as_json, told
 from headwater_source.readers import FORMATS
@@ -35,12 +36,14 @@ def main() -> None:
     headwater run examples/factory.yaml --seconds 10 --verify
     headwater send day.csv --to 127.0.0.1:7070 --name boiler-7
     headwater query add load.yaml
+    headwater source retire boiler-7
     headwater status --watch
     """
 
 
 main.add_command(send)
 main.add_command(query)
+main.add_command(source)
 main.add_command(status)
 
 

@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 import grpc
 
 from headwater.errors import Problem
-from headwater_cli import runs
+from headwater_cli import certificates, runs
+from headwater_wire.credentials import Credentials
 from headwater_wire.v1 import control_pb2 as pb
-from headwater_wire.v1 import control_pb2_grpc
+from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
 SECONDS = 10.0
 _PROBLEMS = "headwater-problems-bin"
+# By this name the root is known, wherever it runs.
+_ROOT = "root"
 Reply = TypeVar("Reply")
 
-at_root = click.option(
-    "--root",
-    metavar="ADDRESS",
-    envvar="HEADWATER_ROOT",
-    show_envvar=True,
-    help="Where the root listens, such as 127.0.0.1:7600; without it the one run of yours on this machine.",
-)
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The root that a command asks for: its address if one was given, and with which certificate."""
+
+    given: str | None
+    credentials: Credentials | None = None
+
+
+def at_root(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which root; the command gets them as `root`."""
+
+    @click.option(
+        "--root",
+        metavar="ADDRESS",
+        envvar="HEADWATER_ROOT",
+        show_envvar=True,
+        help="Where the root listens, such as 127.0.0.1:7600; without it the one run of yours here.",
+    )
+    @certificates.taken
+    @wraps(command)
+    def called(*arguments: Any, root: str | None, credentials: Credentials | None, **options: Any) -> Any:
+        return command(*arguments, root=At(root, credentials), **options)
+
+    return called
 
 
 def address(given: str | None) -> str:
@@ -48,13 +71,15 @@ def address(given: str | None) -> str:
 class Root:
     """Control of a root; every call either answers or ends the command with a sentence."""
 
-    def __init__(self, where: str, channel: grpc.Channel) -> None:
-        self.where = where
+    def __init__(self, where: str, channel: grpc.Channel, *, tls: bool) -> None:
+        self.where, self._tls = where, tls
         stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated
         self._add: Callable[..., pb.AddQueryReply] = stub.AddQuery
         self._remove: Callable[..., pb.RemoveQueryReply] = stub.RemoveQuery
         self._list: Callable[..., pb.ListQueriesReply] = stub.ListQueries
         self._status: Callable[..., pb.StatusReply] = stub.Status
+        self._skip: Callable[..., pb.SkipReply] = stub.Skip
+        self._retire: Callable[..., pb.RetireReply] = stub.Retire
 
     def add(self, document: str) -> pb.AddQueryReply:
         return self._call(self._add, pb.AddQueryRequest(document=document))
@@ -83,24 +108,44 @@ class Root:
             reply.next = more.next
         return reply
 
+    def skip(self, name: str, incarnation: int | None, seq: int) -> pb.SkipReply:
+        return self._call(self._skip, pb.SkipRequest(source=_named(name, incarnation), seq=seq))
+
+    def retire(self, name: str, incarnation: int | None) -> pb.RetireReply:
+        return self._call(self._retire, pb.RetireRequest(source=_named(name, incarnation)))
+
     def _call(self, method: Callable[..., Reply], request: Any) -> Reply:
         try:
             return method(request, timeout=SECONDS)
         except grpc.RpcError as error:
-            raise click.ClickException(_sentence(self.where, error)) from error
+            raise click.ClickException(_sentence(self.where, error, tls=self._tls)) from error
 
 
 @contextmanager
-def connected(given: str | None) -> Iterator[Root]:
-    where = address(given)
-    with grpc.insecure_channel(where) as channel:
-        yield Root(where, channel)
+def connected(root: At) -> Iterator[Root]:
+    where = address(root.given)
+    with _channel(where, root.credentials) as channel:
+        yield Root(where, channel, tls=root.credentials is not None)
 
 
-def _sentence(where: str, error: Any) -> str:
+def _channel(where: str, credentials: Credentials | None) -> AbstractContextManager[grpc.Channel]:
+    if credentials is None:
+        return grpc.insecure_channel(where)
+    options = [("grpc.ssl_target_name_override", _ROOT)]
+    return grpc.secure_channel(where, credentials.channel(), options)
+
+
+def _named(name: str, incarnation: int | None) -> tree_pb2.Named:
+    return tree_pb2.Named(name=name, incarnation=incarnation or 0)
+
+
+def _sentence(where: str, error: Any, *, tls: bool) -> str:
     code, said = error.code(), error.details() or ""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        return f"no root answers at {where}; see that it runs and that --root names where it listens"
+        told = f"no root answers at {where}; see that it runs and that --root names where it listens, "
+        if tls:
+            return told + f"and that it has a certificate of the same CA ({said})"
+        return told + "and give --tls-certificate, --tls-key and --tls-ca if it asks for certificates"
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return f"what listens at {where} is no root, or an older one; name the root's own address with --root"
     if code is grpc.StatusCode.INVALID_ARGUMENT and (problems := _problems(error)):

@@ -42,7 +42,7 @@ def query() -> None:
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True))
 @click.option("--json", "as_lines", is_flag=True, help="The answer as JSON.")
 @client.at_root
-def add(file: str, as_lines: bool, root: str | None) -> None:
+def add(file: str, as_lines: bool, root: client.At) -> None:
     """Add the query in FILE, an AggregationQuery or an entry of a topology's list, as YAML or JSON.
 
     \b
@@ -68,7 +68,7 @@ def add(file: str, as_lines: bool, root: str | None) -> None:
 @click.option("--at-once", is_flag=True, help="Drop the windows that it has begun.")
 @click.option("--json", "as_lines", is_flag=True, help="The answer as JSON.")
 @client.at_root
-def remove(id: str, at_once: bool, as_lines: bool, root: str | None) -> None:
+def remove(id: str, at_once: bool, as_lines: bool, root: client.At) -> None:
     """Remove the query ID, after the last window that it has begun.
 
     \b
@@ -88,7 +88,7 @@ def remove(id: str, at_once: bool, as_lines: bool, root: str | None) -> None:
 @query.command(name="list")
 @click.option("--json", "as_lines", is_flag=True, help="One JSON object a line.")
 @client.at_root
-def listed(as_lines: bool, root: str | None) -> None:
+def listed(as_lines: bool, root: client.At) -> None:
     """List the queries, those that were removed too.
 
     \b

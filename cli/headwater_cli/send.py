@@ -16,12 +16,14 @@ from rich.status import Status
 
 from headwater.durations import microseconds
 from headwater.errors import HeadwaterError, Invalid
+from headwater_cli import certificates
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
 from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress
 from headwater_source.columns import Events
 from headwater_source.readers import FORMATS, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
+from headwater_wire.credentials import Credentials
 
 STOPPED, TERMINATED, NOT_COUNTED = 130, 143, 3
 
@@ -81,11 +83,15 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 @click.option(
     "--spool-mib", default=1_024, show_default=True, type=click.IntRange(1), help="How much a spool may take."
 )
-@click.option("--child", help="The name of the child, if it is another than who listens at --to.")
+@click.option(
+    "--child",
+    help="The name in the certificate of the child at --to, if it does not bear that address.",
+)
 @click.option(
     "--timeout", callback=_duration, help="Wait no longer until everything is counted; code 3 then."
 )
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
+@certificates.taken
 def send(
     file: str | None,
     to: str,
@@ -108,6 +114,7 @@ def send(
     child: str | None,
     timeout: int | None,
     as_lines: bool,
+    credentials: Credentials | None,
 ) -> None:
     """Send events of FILE (- is the standard input) until the root has counted them.
 
@@ -140,6 +147,7 @@ def send(
         spool=spool,
         spool_bytes=spool_mib << 20,
         child=child,
+        credentials=credentials,
         rate=None if generator else rate,
         file=file if regular else None,
         again=again,

@@ -19,6 +19,7 @@ from headwater_source.columns import Events
 from headwater_source.origin import directory_name, spools
 from headwater_source.readers import BadRecord, Reader
 from headwater_source.source import SPOOL_BYTES, Source
+from headwater_wire.credentials import Credentials
 
 # A rate is kept in steps of this many seconds.
 STEP = 0.05
@@ -38,6 +39,7 @@ class Options:
     spool: Path | None = None
     spool_bytes: int = SPOOL_BYTES
     child: str | None = None
+    credentials: Credentials | None = None
     rate: float | None = None
     file: str | None = None
     again: bool = False
@@ -126,6 +128,7 @@ class Sending:
                 lateness=options.lateness,
                 spool_bytes=options.spool_bytes,
                 child=options.child,
+                credentials=options.credentials,
             )
             source.open()
             head = source.accepted
@@ -229,6 +232,9 @@ class Sending:
             await asyncio.wait_for(flushing, self.options.timeout)
         except TimeoutError:
             self._sum_up()
+            for each in self._open.values():
+                if not each.source.connected:
+                    self._tell_why(each.source)
             raise
 
     async def _watch(self, watch: Tell) -> None:
@@ -244,8 +250,12 @@ class Sending:
                     quiet = monotonic()
                 elif monotonic() - quiet > 5:
                     quiet = monotonic()
-                    why = "another spool has its name" if each.source.fenced else "no answer yet"
-                    self._tell(f"{each.source.name}: {why} at {self.options.to}; what is accepted is on disk")
+                    self._tell_why(each.source)
+
+    def _tell_why(self, source: Source) -> None:
+        """Say why nothing is sent."""
+        why = source.fenced or source.problem or "no answer yet"
+        self._tell(f"{source.name}: {why}, at {self.options.to}; what is accepted is on disk")
 
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()

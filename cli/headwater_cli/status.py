@@ -35,7 +35,7 @@ _STATES = {
     help="How many sources are shown at most.",
 )
 @client.at_root
-def status(as_lines: bool, watch: bool, sources: int, root: str | None) -> None:
+def status(as_lines: bool, watch: bool, sources: int, root: client.At) -> None:
     """Say how a running tree stands: watermark, sources, totals, sinks.
 
     \b

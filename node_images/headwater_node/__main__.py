@@ -18,7 +18,7 @@ The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER
   listen                host and port for those below, such as 0.0.0.0:7000
   parent                the parent's name
   parent_address        the parent's host and port
-  queries               as in the manifest; only in the file
+  advertise             where others reach it, if that is not where it listens
   flush_interval        how often it sends on: seconds, or a duration such as 100ms
   future                how far beyond this machine's clock an event may lie to be read; 1d
   metrics               host and port for /metrics, /healthz and /readyz; without it there are none

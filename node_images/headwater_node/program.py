@@ -73,7 +73,7 @@ async def _until_ended(runtime: NodeRuntime, status: bool) -> int:
     if showing is not None:
         showing.cancel()
     drained = False
-    if runtime.failed is None:
+    if runtime.failed is None and not runtime.machine.stale:
         ended.clear()
         draining = asyncio.create_task(runtime.drain(DRAIN_SECONDS))
         # Whoever asks a second time does not want to wait.

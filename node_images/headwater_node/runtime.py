@@ -142,11 +142,11 @@ class NodeRuntime:
             return "it is draining"
         if self.machine.stale:
             return "another process has its name"
-        if not self.machine.registered:
-            return "the root has not given it a generation yet"
         uplink = self.exchange.uplink
         if not uplink.connected:
             return f"no stream to {uplink.parent} at {uplink.address} ({uplink.problem or 'not yet open'})"
+        if not self.machine.registered:
+            return "the root has not given it a generation yet"
         if self.answered is None or self.answered < uplink.since:
             return f"{uplink.parent} has not answered yet"
         if now() - self.answered > max(PATIENCE, int(10 * self._interval * SECOND)):
@@ -161,7 +161,7 @@ class NodeRuntime:
         held = {"under_way": self.machine.under_way, "held_bytes": self.machine.held_bytes}
         log.info("drain begun", extra=held)
         until = now() + int(seconds * SECOND)
-        while not self.machine.drained and now() < until and self.failed is None:
+        while not self.machine.drained and now() < until and not self.halted.is_set():
             await asyncio.sleep(min(self._interval, 0.05))
         drained = self.machine.drained
         level = logging.INFO if drained else logging.WARNING

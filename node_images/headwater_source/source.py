@@ -17,6 +17,7 @@ from headwater_source.client import SourceClient
 from headwater_source.columns import Events
 from headwater_source.origin import Beginning, Origin
 from headwater_source.spool import BLOCK_LIMIT, Spool, SpoolFull
+from headwater_wire.credentials import Credentials
 
 SPOOL_BYTES = 1 << 30
 # At most so many events are made durable by one fsync.
@@ -45,9 +46,11 @@ class Source:
         lateness: Duration | None = None,
         spool_bytes: int = SPOOL_BYTES,
         child: str | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         """`address` is that of a child; `spool` a directory of this source alone, by default one below
-        the user's state directory. Site and lateness are kept with the spool."""
+        the user's state directory. Site and lateness are kept with the spool. With credentials the child's
+        certificate has to bear the name `child`, or its address if none is given."""
         problems = []
         if wrong := source_name_problem(name):
             problems.append(Problem("name", *wrong))
@@ -64,7 +67,7 @@ class Source:
             raise InvalidSource(f"the source {name!r} cannot be opened", problems)
         self.name, self.address, self._site = name, address, site
         self.directory = Path(spool) if spool else origin.spools() / origin.directory_name(name)
-        self._spool_bytes, self._child = spool_bytes, child
+        self._spool_bytes, self._child, self._credentials = spool_bytes, child, credentials
         self._spool: Spool | None = None
         self._client: SourceClient | None = None
         self._origin = Origin(name)
@@ -102,7 +105,7 @@ class Source:
     def start(self) -> SourceClient:
         """Begin to send."""
         settings = Settings(self._origin.site, self._origin.lateness)
-        self._client = SourceClient(self.name, self._child, self.spool, settings)
+        self._client = SourceClient(self.name, self._child, self.spool, settings, self._credentials)
         self._client.start(self.address)
         return self._client
 
@@ -161,6 +164,11 @@ class Source:
     def fenced(self) -> str | None:
         """Why the root does not take what it has, if so: nothing is sent until that is over."""
         return None if self._client is None else self._client.machine.fenced
+
+    @property
+    def problem(self) -> str | None:
+        """Why no child can be reached, if so."""
+        return None if self._client is None else self._client.exchange.uplink.problem
 
     # Events
 

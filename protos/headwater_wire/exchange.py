@@ -216,6 +216,10 @@ class Exchange:
                             self._arrived(*whole)
             except (grpc.aio.AioRpcError, OSError) as error:
                 problem = error
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # A call that had failed answers a cancellation with its failure: nobody wants it again.
+                return
             if self.uplink.lost(problem):
                 wait = LONGEST_WAIT
             await asyncio.sleep(wait)

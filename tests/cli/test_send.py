@@ -290,7 +290,7 @@ def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -
         (("x.csv", "--generator", "--name", "s"), "give one of FILE"),
         (("missing.csv", "--name", "s"), "cannot be opened"),
         (("-", "--name", "s"), "--format"),
-        (("--resume", "--name", "a\nb", "--timeout", "1s"), "does not print"),
+        (("--resume", "--name", "a\nb", "--timeout", "1s"), "with control characters"),
         (("--resume", "--name", "s", "--heartbeat", "1s"), "comes live"),
         (("--generator", "--name", "s", "--lateness", "soon"), "no duration"),
         (("--resume", "--name", "s", "--heartbeat-at", "soon"), "2026-01-31T12:00:00.5Z"),

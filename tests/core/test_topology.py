@@ -30,9 +30,10 @@ from headwater.topology import (
     topology_of,
 )
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
+from tests.packages import EXAMPLES, example_function
 from tests.strategies import EXTREMES, LATEST, PATH, SQUARES, queries
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+MANIFESTS = sorted(EXAMPLES.glob("*.yaml"))
 FUNCTIONS = {function.name: function for function in (SQUARES, EXTREMES, PATH, LATEST)}
 MISNAMED = UserDefined("other", float, lambda one, two: one + two, float)
 
@@ -512,20 +513,22 @@ def test_a_status_is_not_ours_to_judge() -> None:
     assert topology_of(_small(status={"conditions": []})).name == "small"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
 def test_an_example_is_valid(path: Path) -> None:
-    found = topology_of(yaml.safe_load(path.read_text()))
+    found = topology_of(yaml.safe_load(path.read_text()), example_function)
     assert found.name == path.stem
     assert found.queries
     assert 4 <= found.expected <= 12
     assert all(50 <= source.rate <= 500 for source in found.sources)
     assert (found.root.engine, found.root.sinks) == ("embedded", (Sink("console"),))
     for query in found.queries:
-        assert [query] == list(topology_of(_small(spec__queries=[query_document(query)])).queries)
+        alone = _small(spec__queries=[query_document(query)])
+        assert [query] == list(topology_of(alone, example_function).queries)
 
 
 def test_examples_cover_windows_and_aggregates() -> None:
-    every = [query for path in EXAMPLES for query in topology_of(yaml.safe_load(path.read_text())).queries]
+    documents = [yaml.safe_load(path.read_text()) for path in MANIFESTS]
+    every = [query for document in documents for query in topology_of(document, example_function).queries]
     kinds = {type(query.window) for query in every}
     assert kinds == {Tumbling, Sliding, Session, Punctuation}
     assert {query.window.merge for query in every if isinstance(query.window, Punctuation)} == {
@@ -538,4 +541,6 @@ def test_examples_cover_windows_and_aggregates() -> None:
     assert functions == {
         *("sum", "count", "avg", "product", "geomean", "variance", "stddev", "min", "max", "range"),
         *("first", "last", "median", "quantile", "distinct", "mode", "top", "bottom"),
+        # A function of one's own.
+        "rms",
     }

@@ -17,12 +17,11 @@ GOOD: dict[str, Any] = {
     "listen": "127.0.0.1:0",
     "parent": "root",
     "parent_address": "127.0.0.1:7000",
-    "queries": [{"id": "q", "aggregate": "sum", "window": {"type": "tumbling", "length": "1s"}}],
 }
 
 
 def of(**changes: Any) -> Configuration:
-    return Configuration.of({**GOOD, **changes}, lambda name: None)
+    return Configuration.of({**GOOD, **changes})
 
 
 def written(directory: Path, text: str) -> str:
@@ -34,8 +33,7 @@ def written(directory: Path, text: str) -> str:
 def test_what_is_not_given_is_as_usual() -> None:
     found = of()
     assert (found.flush_interval, found.future) == (100_000, 86_400_000_000)
-    assert (found.metrics, found.credentials) == (None, None)
-    assert [query.id for query in found.queries] == ["q"]
+    assert (found.metrics, found.advertise, found.credentials) == (None, None, None)
 
 
 def test_durations_are_seconds_or_words() -> None:
@@ -47,11 +45,11 @@ def test_durations_are_seconds_or_words() -> None:
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, json.dumps(GOOD))
     environment = {"HEADWATER_NAME": "d", "HEADWATER_FLUSH_INTERVAL": "1s", "HEADWATER_METRICS": ":9100"}
-    found = read(path, environment, lambda name: None)
+    found = read(path, environment)
     assert (found.name, found.flush_interval, found.metrics) == ("d", 1_000_000, ":9100")
-    texts = {field: value for field, value in GOOD.items() if isinstance(value, str)}
+    texts = {**GOOD, "advertise": "node.example:7000"}
     everything = {f"HEADWATER_{field.upper()}": value for field, value in texts.items()}
-    assert read(None, everything, lambda name: None).queries == ()
+    assert read(None, everything) == of(advertise="node.example:7000")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,9 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         ("metrics", "9100", "give host and port"),
         ("metrics", "127.0.0.1:http", "give host and port"),
         ("metrics", 9100, "give a text"),
-        ("queries", {"id": "q"}, "give a list of queries"),
+        ("advertise", 7000, "give a text"),
+        # The root tells a node what it computes.
+        ("queries", [], "is not known; known are name, role"),
         ("tls", "cert.pem", "give certificate, key, ca"),
         ("parents", "root", "is not known; did you mean parent?"),
     ],
@@ -88,20 +88,20 @@ def test_what_is_wrong_is_told_with_field_and_remedy(field: str, value: Any, sai
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(Invalid) as error:
-        of(role="x", future="x", queries=[{"id": "q"}], tls={"ca": "/none"})
+        of(role="x", future="x", queries=[], tls={"ca": "/none"})
     fields = {problem.field for problem in error.value.problems}
-    assert {"role", "future", "spec.queries[q].window", "tls.key", "tls.certificate"} <= fields
+    assert {"role", "future", "queries", "tls.key", "tls.certificate"} <= fields
 
 
 @pytest.mark.parametrize("text, said", [("{", "is no JSON"), ("[]", "holds no object"), ("\0", "is no JSON")])
 def test_a_file_that_holds_none_is_told(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Invalid, match=said):
-        read(written(tmp_path, text), {}, lambda name: None)
+        read(written(tmp_path, text), {})
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"--config: .* cannot be read"):
-        read(str(tmp_path / "none"), {}, lambda name: None)
+        read(str(tmp_path / "none"), {})
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(Invalid, match="--config"):
-        read(str(tmp_path / "binary"), {}, lambda name: None)
+        read(str(tmp_path / "binary"), {})

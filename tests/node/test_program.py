@@ -60,7 +60,6 @@ def node(directory: Path, parent: int, credentials: Credentials | None = None, *
         "listen": "127.0.0.1:0",
         "parent": "root",
         "parent_address": f"127.0.0.1:{parent}",
-        "queries": QUERIES,
         "flush_interval": 0.05,
         "metrics": "127.0.0.1:0",
         "tls": files(credentials),
@@ -164,7 +163,7 @@ def test_records_that_the_parent_has_not_taken_are_told_by_the_exit_code(tmp_pat
                         await asyncio.sleep(0.02)
                     top.kill()
                     spool.append([61 * SECOND], [1.0])
-                    while "headwater_node_rows 1.0" not in child.get("/metrics")[1]:
+                    while "headwater_node_held_bytes 0.0" in child.get("/metrics")[1]:
                         await asyncio.sleep(0.05)
             finally:
                 await client.stop()
@@ -189,7 +188,7 @@ def test_a_function_that_raises_halts_the_node_with_4(
     monkeypatch.setitem(TOPOLOGY["spec"], "queries", queries)
     with (
         root(tmp_path) as top,
-        node(tmp_path, top.port, queries=queries) as child,
+        node(tmp_path, top.port) as child,
         filled(tmp_path / "spool") as spool,
     ):
 

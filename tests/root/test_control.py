@@ -28,8 +28,8 @@ from headwater.topology import Sink, query_document
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_root import control
 from headwater_root.runtime import RootRuntime
-from headwater_wire.exchange import MESSAGE_LIMIT
 from headwater_wire.messages import Codec
+from headwater_wire.outgoing import ENVELOPE_LIMIT
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
@@ -215,11 +215,11 @@ def test_what_nodes_could_not_be_told_is_not_added(tmp_path: Path) -> None:
         assert "start the topology anew" in words
         for query in queries[:added]:
             await at.stub.RemoveQuery(pb.RemoveQueryRequest(id=query.id))
-        # All that a node is told of it still is one message.
+        # All that a node is told of it still is one envelope, and a small one.
         commit = Codec().encode(
             "root", "c", Commit(Stream("c", 0, 1), {}, 0, tuple(at.root.machine.engine.changes))
         )
-        assert commit.ByteSize() < MESSAGE_LIMIT / 2
+        assert commit.ByteSize() < 2 * control.CHANGES_BYTES < ENVELOPE_LIMIT
         page = await at.stub.ListQueries(pb.ListQueriesRequest(limit=5))
         rest = await at.stub.ListQueries(pb.ListQueriesRequest(after=page.next))
         listed = [each.id for each in (*page.queries, *rest.queries)]
@@ -275,7 +275,7 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
         assert not rest.next
         await asyncio.sleep(0.2)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
-        assert (sink.name, sink.behind, sink.failure) == ("jsonlines", 0, "")
+        assert (sink.name, sink.behind, sink.failure) == ("0-jsonlines", 0, "")
 
     on_a_root(tmp_path, scene)
 

@@ -19,14 +19,15 @@ from headwater.topology import topology_of
 from headwater.windows import Punctuation
 from headwater_cli.generator import KEYS, MARKS, last_beat, sensors
 from headwater_root import resultlines
+from tests.packages import EXAMPLES, example_function
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+MANIFESTS = sorted(EXAMPLES.glob("*.yaml"))
 SECONDS = 2
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
 def test_every_result_of_every_example_has_an_id_of_its_own(path: Path) -> None:
-    topology = topology_of(yaml.safe_load(path.read_text()))
+    topology = topology_of(yaml.safe_load(path.read_text()), example_function)
     root = Root(topology.queries, expected=topology.expected)
     # Each sensor comes in two incarnations: their labels are all that tells some windows apart.
     sources = [(sensor, str(SourceId(sensor.name, n))) for sensor in sensors(topology)[:8] for n in (1, 2)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.topology import Topology, query_document, topology_of
+from headwater.topology import Topology, topology_of
 from headwater_cli.feeds import Feed
 from headwater_cli.verify import differing
 from headwater_root import resultlines
@@ -66,7 +66,6 @@ class Tree:
             "listen": listen,
             "parent": "root",
             "parent_address": f"127.0.0.1:{self.above}",
-            "queries": [query_document(query) for query in self.topology.queries],
             "flush_interval": 0.03,
         }
         path = self.directory / "leaf.json"
@@ -96,9 +95,8 @@ def tree(directory: Path, expected: int = 1, queries: list[dict[str, Any]] | Non
     path.write_text(json.dumps(manifest))
     found = Tree(directory, topology_of(manifest))
     try:
-        _, found.above = found.started(
-            "headwater_root", "--topology", path, "--directory", directory / "root"
-        )
+        command = ["headwater_root", "--topology", path, "--directory", directory / "root", "--keep-results"]
+        _, found.above = found.started(*command)
         found.child()
         yield found
     finally:

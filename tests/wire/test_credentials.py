@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from headwater.errors import Invalid
-from headwater.machines.messages import Ack, Ask, Hello, Message, Send
+from headwater.machines.messages import Ack, Ask, Hello, Message, Send, Stream
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
@@ -32,10 +32,10 @@ class Party:
     def _take(self, sender: str, message: Message) -> list[Send]:
         self.heard.append((sender, message))
         # Whoever says hello gets an answer, so that it can be seen that both ways are open.
-        return [Send(sender, Ack(("x", 1), "1"))] if isinstance(message, Hello) else []
+        return [Send(sender, Ack(Stream("x", 0, 1), "1"))] if isinstance(message, Hello) else []
 
     def hello(self, to: str, name: str) -> None:
-        self.exchange.send([Send(to, Hello(name, "spool", "opening", 0, 0))])
+        self.exchange.send([Send(to, Hello(name, "spool", "opening", 0, 0, 0))])
 
 
 async def until(reached: Callable[[], object]) -> None:
@@ -119,7 +119,7 @@ def test_a_source_that_speaks_as_another_is_cut_off_and_nothing_of_it_is_heard(
             source.hello("root", "s1")
             await until(lambda: source.heard)
             source.hello("root", "s2")
-            source.exchange.send([Send("root", Ask(("s1", 1), ("s2",)))])
+            source.exchange.send([Send("root", Ask(Stream("s1", 0, 1), 0, ("s2",), 0))])
             await until(lambda: source.exchange.uplink.problem)
         told = [vars(record).get("problem", "") for record in caplog.records]
         assert any(each.startswith("'s1' says hello of 's2', which is not itself") for each in told)

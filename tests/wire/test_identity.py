@@ -40,6 +40,11 @@ def envelopes(sender: str, about: str) -> dict[str, pb.Envelope]:
         "resync": pb.Envelope(sender=sender, resync=pb.Resync()),
         "commit": pb.Envelope(sender=sender, commit=pb.Commit()),
         "silent": pb.Envelope(sender=sender, silent=pb.Silent(child=about, source=standing)),
+        "register": pb.Envelope(sender=sender, register=pb.Register(node=about)),
+        "registered": pb.Envelope(sender=sender, registered=pb.Registered(node=about)),
+        "leave": pb.Envelope(sender=sender, leave=pb.Leave(node=about)),
+        "stale": pb.Envelope(sender=sender, stale=pb.Stale(stream=pb.StreamId(opener=about))),
+        "piece": pb.Envelope(sender=sender, piece=pb.Piece()),
     }
 
 

@@ -1,0 +1,77 @@
+"""`headwater source`: what an operator decides about the sources of a running tree."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from headwater_cli import client
+
+_incarnation = click.option(
+    "--incarnation", type=click.IntRange(1), help="Which one of that name.  [default: the latest]"
+)
+_as_lines = click.option("--json", "as_lines", is_flag=True, help="The answer as JSON.")
+
+
+@click.group()
+def source() -> None:
+    """Give up sources of a running tree, or records that hold one up.
+
+    \b
+    headwater source retire boiler-7
+    headwater source skip boiler-7 1204
+
+    headwater status shows the sources. What is decided is a record of the root's log, and holds for good.
+    """
+
+
+@source.command()
+@click.argument("name")
+@_incarnation
+@_as_lines
+@client.at_root
+def retire(name: str, incarnation: int | None, as_lines: bool, root: client.At) -> None:
+    """Give up the source NAME: no window waits for it any more.
+
+    What was counted of it stays. If it returns it is another incarnation, and goes on behind that.
+
+    \b
+    headwater source retire boiler-7
+    """
+    with client.connected(root) as reached:
+        reply = reached.retire(name, incarnation)
+    given = reply.source
+    if as_lines:
+        told = {"name": given.name, "incarnation": given.incarnation, "counted_to": reply.counted_to}
+        click.echo(json.dumps(told))
+        return
+    click.echo(
+        f"{given.name}: incarnation {given.incarnation} is retired, counted up to record "
+        f"{reply.counted_to:,}; if it returns it is incarnation {given.incarnation + 1}"
+    )
+
+
+@source.command()
+@click.argument("name")
+@click.argument("seq", type=click.IntRange(1))
+@_incarnation
+@_as_lines
+@client.at_root
+def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: client.At) -> None:
+    """Never read record SEQ of the source NAME, such as one that lies too far in the future.
+
+    The log of its child says which record a source waits with. It is lost: the account of the source has it
+    as rejected.
+
+    \b
+    headwater source skip boiler-7 1204
+    """
+    with client.connected(root) as reached:
+        reply = reached.skip(name, incarnation, seq)
+    given = reply.source
+    if as_lines:
+        told = {"name": given.name, "incarnation": given.incarnation, "seq": seq, "position": reply.position}
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"{given.name}: record {seq:,} is passed over, by record {reply.position:,} of the log")
