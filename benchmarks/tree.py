@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 
+import grpc.aio
 import numpy as np
 
 from frame import Case, Clock, Row, against, main
@@ -29,12 +30,15 @@ from headwater_cli.processes import Process
 from headwater_root import resultlines
 from headwater_source import Source
 from headwater_wire import events
+from headwater_wire.v1 import control_pb2, control_pb2_grpc
 from headwater_wire.v1 import tree_pb2 as pb
 from raw import SECOND, SOURCE, START, Feeder, Load
 
 SUM = [Query("sum", Tumbling("1s"), "sum")]
 COUNTED = [Query("count", Tumbling(count=1_000_000), "sum")]
 WIDTHS = (13, 7, 4, 2)
+# As many queries a manifest holds.
+INLINE = 256
 
 
 class Tree:
@@ -52,7 +56,7 @@ class Tree:
         spec = {
             "sources": [kind],
             "node": {"ingestLimit": 1_000_000},
-            "queries": [query_document(query) for query in self._queries],
+            "queries": [query_document(query) for query in self._queries[:INLINE]],
             "root": {"engine": "embedded"},
         }
         document = {"apiVersion": "headwater.dev/v1alpha1", "kind": "AggregationTopology"}
@@ -86,6 +90,14 @@ class Tree:
         await process.start()
         return process
 
+    async def add(self, queries: Sequence[Query]) -> None:
+        """Queries that do not fit into a manifest."""
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.processes[0].port}") as channel:
+            stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated
+            for query in queries:
+                document = json.dumps(query_document(query))
+                await stub.AddQuery(control_pb2.AddQueryRequest(document=document))
+
     async def stop(self) -> None:
         for process in reversed(self.processes):
             await process.stop()
@@ -98,6 +110,7 @@ async def fed(queries: Sequence[Query], *widths: int) -> AsyncIterator[tuple[Tre
     tree = Tree(queries)
     try:
         (child,) = await tree.start(*widths)
+        await tree.add(queries[INLINE:])
         feeder = Feeder(f"127.0.0.1:{child.port}")
         try:
             async with asyncio.timeout(60):
@@ -170,7 +183,8 @@ def _ingest(name: str, queries: int, keys: int, size: int, clock: Clock) -> Iter
     load = Load(size, keys)
     asked = many(queries) if keys == 1 else _keyed(many(queries))
     bare = max(asyncio.run(counting(load)) for _ in range(2))
-    ours = max(asyncio.run(speed(asked, load)) for _ in range(2)) / 1e6
+    # To add a thousand takes a while: once is enough then.
+    ours = max(asyncio.run(speed(asked, load)) for _ in range(2 if queries < INLINE else 1)) / 1e6
     yield Row(name, ours, "M events/s", target=">= 10 M")
     yield against(name, ours, "M events/s", "counting bytes", bare / 1e6, ">= 1/2")
     yield Row(f"{name}: bytes an event", load.bytes / load.events, "B")
@@ -211,13 +225,13 @@ def lateness(quick: bool) -> Iterable[Case]:
 
 
 async def _latency(seconds: int) -> list[Row]:
-    """At half of what the tree takes, in messages of 10 ms: from the record behind a window to its result."""
+    """At half of what the tree takes, in messages of 5 ms: from the record behind a window to its result."""
     full = await speed(SUM, Load(6_000_000))
     rate = int(full / 2)
     queries = [Query("sum", Tumbling("100ms"), "sum")]
-    load = Load(rate * seconds, rate=rate, rows=rate // 100)
+    load = Load(rate * seconds, rate=rate, rows=rate // 200)
     async with fed(queries, 1, 1) as (tree, _, feeder):
-        await feeder.feed(load, pace=0.01)
+        await feeder.feed(load, pace=0.005)
         await asyncio.sleep(1)
         found = list(_delays(tree.directory / "root" / "outbox", load, feeder.handed))
     p50, p99 = np.quantile(found, [0.5, 0.99]) * 1e3

@@ -20,7 +20,6 @@ from headwater.queries import Query
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import SourceId
 from headwater.topology import Functions, queries_of, query_document, query_of
-from headwater.topology.queries import QUERIES_LIMIT
 from headwater.windows import Punctuation, Session, is_count
 from headwater_root.delivery import Deliveries
 from headwater_wire.v1 import control_pb2 as pb
@@ -29,6 +28,8 @@ from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 NAME = pb.DESCRIPTOR.services_by_name["Control"].full_name
 PROBLEMS = "headwater-problems-bin"
 REQUEST_BYTES, DOCUMENT_BYTES, REPLY_BYTES = 65_536, 65_000, 1 << 20
+# A manifest holds few; these come one by one.
+ACTIVE_LIMIT = 4_096
 # Of the queries of all changes together.
 CHANGES_BYTES = 1 << 20
 PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
@@ -73,6 +74,8 @@ class Control(control_pb2_grpc.ControlServicer):
         survives, `functions` finds users' functions by their names."""
         self._topology, self._machine, self._deliveries = topology, machine, deliveries
         self._windows, self._send, self._halt, self._functions = windows, send, halt, functions
+        # Up to which version changes are measured, and the bytes of what they have added.
+        self._measured = self._added_bytes = 0
 
     def join(self, server: grpc.aio.Server) -> None:
         control_pb2_grpc.add_ControlServicer_to_server(self, server)  # type: ignore[no-untyped-call]  # generated
@@ -145,13 +148,15 @@ class Control(control_pb2_grpc.ControlServicer):
     def _check_room(self, query: Query) -> None:
         """Every node is told all changes in one message, so there is a bound to them."""
         engine, what = self._machine.engine, "the query cannot be added"
-        if len(engine.active) >= QUERIES_LIMIT and query.id not in engine.active:
+        if len(engine.active) >= ACTIVE_LIMIT and query.id not in engine.active:
             said = f"there are {len(engine.active)}"
             raise Full(what, [Problem("queries", said, "remove one that is no longer needed")])
-        # Whatever is added may be removed, which is a change of the same size.
-        added = [change.query for change in engine.changes if change.kind == "add"]
-        if sum(2 * len(_document(each)) for each in [*added, query]) > CHANGES_BYTES:
-            said = f"{len(added)} were added since the beginning, which is as much as nodes can be told"
+        for change in engine.changes[self._measured :]:
+            # Whatever is added may be removed, which is a change of the same size.
+            self._added_bytes += 2 * len(_document(change.query)) if change.kind == "add" else 0
+        self._measured = engine.version
+        if self._added_bytes + 2 * len(_document(query)) > CHANGES_BYTES:
+            said = f"{engine.version} changes were made since the beginning, as many as nodes can be told"
             raise Full(what, [Problem("queries", said, "start the topology anew with the queries it needs")])
 
     def _query(self, document: str) -> Query:
