@@ -161,7 +161,9 @@ class World:
             self.machines[name] = made
         elif name in self.sources:
             self.spools[name].open(f"o{self._nonce()}")
-            mine = source.Settings("", LATENESS, rows=12, patience=80, repeat=20, inquiry=20, retry=8)
+            mine = source.Settings(
+                "", LATENESS, rows=12, patience=80, repeat=20, greeting=10, inquiry=20, retry=8
+            )
             self.machines[name] = source.SourceMachine(name, self.spools[name], mine, self.parent[name])
         else:
             bounds = node.Settings(

@@ -428,11 +428,19 @@ class NodeMachine:
 
     def _take_waiting(self, now: int, out: Outbox) -> None:
         """Take what has waited: something may have changed above."""
-        for sender, message in self._waiting.take():
+        if not self._waiting:
+            return
+        for sender, message in self._waiting.take(self._is_known):
             if isinstance(message, Columns):
                 self._columns(sender, message, now, out, again=not self._waiting.has(message.batch.source))
             else:
                 self._from_below(sender, message, now, out)
+
+    def _is_known(self, lane: int, name: str) -> bool:
+        """In a lane, or in all of them (-1)."""
+        if lane >= 0:
+            return lane not in self.lanes or self.lanes[lane].knows(name)
+        return all(each.knows(name) for each in self.lanes.values())
 
     def _told(self, lane: Lane, names: Iterable[str], now: int, out: Outbox) -> None:
         """Pass on what was asked for, and take what has waited for it."""

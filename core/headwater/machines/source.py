@@ -63,6 +63,8 @@ class Settings:
     patience: int = 3_000_000
     # How often it says hello, and asks what was counted if nobody tells it.
     repeat: int = 10_000_000
+    # How soon it says hello again at first if nobody answers; from then on twice as long each time.
+    greeting: int = 200_000
     inquiry: int = 2_000_000
     # How long an answer is waited for before records are sent again.
     retry: int = 1_000_000
@@ -103,7 +105,8 @@ class SourceMachine:
         self._link = Link(name, child, settings.patience)
         self._under_way: list[_Sent] = []
         self._probe: tuple[str, int] | None = None
-        self._said = -settings.repeat
+        # When it said hello last, and how long it waits to say so again.
+        self._said, self._patience = -settings.repeat, settings.greeting
         self._asked = -settings.inquiry
 
     @property
@@ -115,6 +118,7 @@ class SourceMachine:
         out = Outbox()
         if isinstance(message, Challenge) and message.opening == self.spool.opening:
             self._echo = message.nonce
+            self._patience = self.settings.greeting
             self._hello(out, now)
         elif isinstance(message, Welcome) and message.opening == self.spool.opening:
             self._welcomed(message)
@@ -153,7 +157,8 @@ class SourceMachine:
         out = Outbox()
         if not self.child:
             return out.sends
-        if self.source is None or now - self._said >= self.settings.repeat:
+        if now - self._said >= min(self._patience, self.settings.repeat):
+            self._patience = 2 * self._patience if self.source is None else self.settings.repeat
             self._hello(out, now)
         if self.source is None or self.fenced is not None:
             return out.sends
@@ -203,7 +208,7 @@ class SourceMachine:
         return batch
 
     def _welcomed(self, message: Welcome) -> None:
-        self.fenced = None
+        self.fenced, self._patience = None, self.settings.repeat
         self.assigned = (message.child, message.address)
         self.spool.confirm(message.opening)
         if message.source != self.source:
@@ -227,7 +232,7 @@ class SourceMachine:
         standing = message.standings[self.source]
         self._under_way, self._probe = [], None
         if standing is None:
-            self.source = None
+            self.source, self._patience = None, self.settings.greeting
         elif self._committed <= standing.prefix.position <= self.spool.head - self._offset:
             self._acknowledged = standing.prefix.position
 

@@ -5,6 +5,8 @@ It is kept in its order, up to a bound; what is beyond that is dropped, and come
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headwater.machines.lane import size
 from headwater.machines.messages import Columns, Delivery
 
@@ -35,11 +37,21 @@ class Waiting:
             self._columns.setdefault(message.batch.source, held)[message.id] = (sender, message)
             self._bytes += taken
 
-    def take(self) -> list[tuple[str, Columns | Delivery]]:
-        """All of it, in order; what still cannot be taken is added again."""
-        taken: list[tuple[str, Columns | Delivery]] = [
-            each for held in self._columns.values() for each in held.values()
-        ]
-        taken += self._deliveries.values()
-        self._columns, self._deliveries, self._bytes = {}, {}, 0
+    def take(self, is_known: Callable[[int, str], bool]) -> list[tuple[str, Columns | Delivery]]:
+        """What is of sources that are known by now (by lane; -1: in all lanes), in order.
+
+        What still cannot be taken is added again.
+        """
+        taken: list[tuple[str, Columns | Delivery]] = []
+        for source in [source for source in self._columns if is_known(-1, source)]:
+            held = self._columns.pop(source).values()
+            self._bytes -= sum(size(message.batch) for _, message in held)
+            taken += held
+        for id, (sender, message) in list(self._deliveries.items()):
+            if all(is_known(message.lane, name) for name in message.partial.vector):
+                del self._deliveries[id]
+                taken.append((sender, message))
         return taken
+
+    def __bool__(self) -> bool:
+        return bool(self._columns or self._deliveries)
