@@ -1,0 +1,122 @@
+"""`headwater source`: a source that is given up holds no window up, and a skipped record is never read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from headwater_cli.app import main
+from headwater_source.source import Source
+from tests.programs import until
+from tests.tree.processes import Tree, tree
+
+SECOND = 1_000_000
+BEGIN = 1_700_000_000 * SECOND
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Tree]:
+    with tree(tmp_path / "tree", expected=2) as found:
+        yield found
+
+
+def say(running: Tree, *arguments: object) -> Result:
+    given = [*map(str, arguments), "--root", f"127.0.0.1:{running.above}"]
+    return CliRunner().invoke(main, given)
+
+
+def said(running: Tree, *arguments: object) -> dict[str, Any]:
+    done = say(running, *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def status(running: Tree, name: str) -> dict[str, Any]:
+    """The latest incarnation of a source."""
+    sources = [each for each in said(running, "status")["sources"] if each["name"] == name]
+    found: dict[str, Any] = sources[-1]
+    return found
+
+
+def sent(running: Tree, directory: Path, name: str, *ts: int) -> None:
+    """Send and wait until all is counted."""
+
+    async def send() -> None:
+        async with Source(name, running.address, spool=directory / name) as source, asyncio.timeout(20):
+            await source.send(np.array(ts) + BEGIN, np.ones(len(ts)))
+            await source.flush()
+
+    asyncio.run(send())
+
+
+def test_a_source_that_is_retired_is_waited_for_no_longer(running: Tree, tmp_path: Path) -> None:
+    sent(running, tmp_path, "stays", 1, 10 * SECOND)
+    sent(running, tmp_path, "goes", 2)
+    assert said(running, "status")["watermark"] == BEGIN + 2
+    assert said(running, "source", "retire", "goes") == {"name": "goes", "incarnation": 1, "counted_to": 1}
+    assert said(running, "status")["watermark"] == BEGIN + 10 * SECOND
+    assert status(running, "goes")["state"] == "retired"
+    # Once more is no error; it says the same.
+    done = say(running, "source", "retire", "goes", "--incarnation", 1)
+    assert done.exit_code == 0
+    assert (
+        "incarnation 1 is retired, counted up to record 1; if it returns it is incarnation 2" in done.output
+    )
+    # What it sends from now on is another incarnation's, behind what was counted.
+    sent(running, tmp_path, "goes", 20 * SECOND)
+    found = status(running, "goes")
+    assert (found["incarnation"], found["position"], found["state"]) == (2, 1, "live")
+
+
+def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Source("s", running.address, spool=tmp_path / "s") as source:
+            # The second one lies in a future that is too far: the child does not read on.
+            future = time.time_ns() // 1_000 + 30 * 86_400 * SECOND
+            await source.send([BEGIN, future, BEGIN + 2], [1.0, 2.0, 4.0])
+            await asyncio.to_thread(
+                until, lambda: said(running, "status")["totals"]["counted"] == 1, "the first is not counted"
+            )
+            assert not source.done
+            answer = await asyncio.to_thread(said, running, "source", "skip", "s", 2)
+            assert (answer["name"], answer["incarnation"], answer["seq"]) == ("s", 1, 2)
+            async with asyncio.timeout(20):
+                await source.flush()
+
+    asyncio.run(run())
+    found = status(running, "s")
+    assert (found["position"], found["counted"], found["rejected"]) == (3, 2, 1)
+    assert found["largest"] == BEGIN + 2
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (("retire", "nobody"), "'nobody' is not known; see the names with headwater status"),
+        (("retire", "s", "--incarnation", "3"), "'s/3' is not known"),
+        (("skip", "nobody", "4"), "'nobody' is not known"),
+        (("skip", "s", "1"), "seq: 1 was read already; give one above 1"),
+        (("skip", "s", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_what_cannot_be_decided_is_told(shared: Tree, arguments: tuple[str, ...], told: str) -> None:
+    done = say(shared, "source", *arguments)
+    assert done.exit_code in (1, 2)
+    assert told in done.output
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    directory = tmp_path_factory.mktemp("shared")
+    with tree(directory / "tree") as found:
+        sent(found, directory, "s", 1)
+        yield found
