@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,16 +14,19 @@ from headwater.merging.sessions import Fragments
 from headwater.partials import Partial, Span
 from headwater.prefix import KeyedMarks, MarkState, Prefix, Refused
 from headwater.queries import EVERYTHING, Where
-from headwater.rows import TS_MIN, Ints, Rows
+from headwater.rows import TS_MAX, TS_MIN, Ints, Rows
 from headwater.sources import SourceId
+from headwater.windows import TS_LIMIT
 from headwater_wire import states
-from headwater_wire.arrays import packed, viewed
+from headwater_wire.arrays import coded, narrow, packed, viewed
 from headwater_wire.errors import Malformed
 from headwater_wire.v1 import partials_pb2 as pb
 
 Place = tuple[str, str | None]
 # Above every source code that a node gives out; a table of codes is made before they are looked at.
 CODE_LIMIT = 1 << 22
+# As many sites a group that tells no keys apart has at most.
+PLACES_WITHOUT_KEYS = 1 << 16
 
 
 def encode(partial: Partial) -> pb.Partial:
@@ -147,12 +150,27 @@ def _selection(message: pb.Where) -> Where:
     return EVERYTHING if found == EVERYTHING else found
 
 
-def _places(names: Iterable[Place]) -> list[pb.Place]:
-    return [pb.Place(site=site, key=key) for site, key in names]
+def _places(names: Sequence[Place]) -> pb.Places:
+    message = pb.Places(count=len(names))
+    sites = {site: code for code, site in enumerate(dict.fromkeys(site for site, _ in names))}
+    message.sites.extend(sites)
+    if len(sites) > 1:
+        message.site = narrow(np.array([sites[site] for site, _ in names]), len(sites))
+    # Either all have a key or none has.
+    if names and names[0][1] is not None:
+        message.keys.extend(key or "" for _, key in names)
+    return message
 
 
-def _names(places: Sequence[pb.Place]) -> list[Place]:
-    return [(place.site, place.key if place.HasField("key") else None) for place in places]
+def _names(message: pb.Places) -> list[Place]:
+    count, sites = message.count, list(message.sites)
+    keys: Sequence[str | None] = list(message.keys) or [None] * min(count, PLACES_WITHOUT_KEYS)
+    if len(keys) != count:
+        raise Malformed("places.keys", f"has {len(keys)} entries", f"send one for each of {count} places")
+    if len(sites) <= 1:
+        return [(sites[0] if sites else "", key) for key in keys]
+    codes = coded(message.site, len(sites), "places.site", count).tolist()
+    return [(sites[code], key) for code, key in zip(codes, keys, strict=True)]
 
 
 def _sliced(part: SlicedPart) -> pb.Sliced:
@@ -249,28 +267,46 @@ def _marked_part(message: pb.Marked, partial: Partial) -> MarkedPart:
 
 def _forwarded(rows: Rows, used: Ints) -> pb.Forwarded:
     assert isinstance(rows.source, int)
-    return pb.Forwarded(
+    message = pb.Forwarded(
         source=rows.source,
-        ts_int64=packed(rows.ts, "<i8"),
         value_float64=packed(rows.value, "<f8"),
-        seq_int64=packed(rows.numbers(), "<i8"),
-        key_int32=b"" if rows.codes is None else packed(used.searchsorted(rows.codes), "<i4"),
+        key=b"" if rows.codes is None else narrow(used.searchsorted(rows.codes), len(used)),
         in_order=rows.in_order,
     )
+    if len(rows.ts) and int(rows.ts.max()) - int(rows.ts.min()) <= np.iinfo(np.int32).max:
+        message.ts_first = int(rows.ts[0])
+        message.ts_int32 = packed(rows.ts - rows.ts[0], "<i4")
+    else:
+        message.ts_int64 = packed(rows.ts, "<i8")
+    if isinstance(rows.seq, int):
+        message.seq_first = rows.seq
+    else:
+        message.seq_int64 = packed(rows.seq, "<i8")
+    return message
 
 
 def _rows(message: pb.Forwarded, partial: Partial) -> Rows:
     _name(partial, message.source)
-    ts = viewed(message.ts_int64, "<i8", "ts_int64")
+    if message.HasField("ts_first"):
+        if not -TS_LIMIT <= message.ts_first <= TS_LIMIT:
+            raise Malformed("ts_first", f"is {message.ts_first}", "send times of events that count")
+        ts = viewed(message.ts_int32, "<i4", "ts_int32") + np.int64(message.ts_first)
+    else:
+        ts = viewed(message.ts_int64, "<i8", "ts_int64")
     codes = None
-    if message.key_int32:
-        codes = viewed(message.key_int32, "<i4", "key_int32", len(ts))
-        if not (int(codes.min()) >= 0 and int(codes.max()) < len(partial.keys)):
-            raise Malformed("key_int32", "has codes of no key", f"send codes below {len(partial.keys)}")
+    if message.key:
+        codes = coded(message.key, len(partial.keys), "key", len(ts))
+    seq: Ints | int
+    if message.HasField("seq_first"):
+        seq = message.seq_first
+        if seq + len(ts) > TS_MAX:
+            raise Malformed("seq_first", f"is {seq}", "records are numbered from 1")
+    else:
+        seq = viewed(message.seq_int64, "<i8", "seq_int64", len(ts))
     return Rows(
         ts,
         viewed(message.value_float64, "<f8", "value_float64", len(ts)),
-        viewed(message.seq_int64, "<i8", "seq_int64", len(ts)),
+        seq,
         message.source,
         message.in_order,
         None,

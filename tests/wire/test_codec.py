@@ -129,7 +129,7 @@ def test_impossible_partials_are_refused() -> None:
         partials.decode(short)
     outside = partials_pb2.Partial()
     outside.CopyFrom(message)
-    del outside.parts[0].sliced.places[:]
+    outside.parts[0].sliced.places.Clear()
     with pytest.raises(Malformed, match="code_int64"):
         partials.decode(outside)
 

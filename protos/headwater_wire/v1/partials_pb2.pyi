@@ -72,13 +72,17 @@ class Names(_message.Message):
     name: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class Place(_message.Message):
-    __slots__ = ("site", "key")
+class Places(_message.Message):
+    __slots__ = ("sites", "site", "keys", "count")
+    SITES_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
-    KEY_FIELD_NUMBER: _ClassVar[int]
-    site: str
-    key: str
-    def __init__(self, site: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    sites: _containers.RepeatedScalarFieldContainer[str]
+    site: bytes
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    count: int
+    def __init__(self, sites: _Optional[_Iterable[str]] = ..., site: _Optional[bytes] = ..., keys: _Optional[_Iterable[str]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Fragments(_message.Message):
     __slots__ = ("code_int64", "first_int64", "last_int64", "states")
@@ -111,10 +115,10 @@ class Sliced(_message.Message):
     PLACES_FIELD_NUMBER: _ClassVar[int]
     OPERATORS_FIELD_NUMBER: _ClassVar[int]
     SELECTIONS_FIELD_NUMBER: _ClassVar[int]
-    places: _containers.RepeatedCompositeFieldContainer[Place]
+    places: Places
     operators: _containers.RepeatedScalarFieldContainer[str]
     selections: _containers.RepeatedCompositeFieldContainer[Selection]
-    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., operators: _Optional[_Iterable[str]] = ..., selections: _Optional[_Iterable[_Union[Selection, _Mapping]]] = ...) -> None: ...
+    def __init__(self, places: _Optional[_Union[Places, _Mapping]] = ..., operators: _Optional[_Iterable[str]] = ..., selections: _Optional[_Iterable[_Union[Selection, _Mapping]]] = ...) -> None: ...
 
 class Ended(_message.Message):
     __slots__ = ("source", "key", "ordinal", "start", "end")
@@ -138,13 +142,13 @@ class Marked(_message.Message):
     ORDINAL_INT64_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
-    places: _containers.RepeatedCompositeFieldContainer[Place]
+    places: Places
     source_int64: bytes
     code_int64: bytes
     ordinal_int64: bytes
     states: _containers.RepeatedCompositeFieldContainer[State]
     ended: _containers.RepeatedCompositeFieldContainer[Ended]
-    def __init__(self, places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., source_int64: _Optional[bytes] = ..., code_int64: _Optional[bytes] = ..., ordinal_int64: _Optional[bytes] = ..., states: _Optional[_Iterable[_Union[State, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[Ended, _Mapping]]] = ...) -> None: ...
+    def __init__(self, places: _Optional[_Union[Places, _Mapping]] = ..., source_int64: _Optional[bytes] = ..., code_int64: _Optional[bytes] = ..., ordinal_int64: _Optional[bytes] = ..., states: _Optional[_Iterable[_Union[State, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[Ended, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("group", "sliced", "marked")
@@ -157,20 +161,26 @@ class Part(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sliced: _Optional[_Union[Sliced, _Mapping]] = ..., marked: _Optional[_Union[Marked, _Mapping]] = ...) -> None: ...
 
 class Forwarded(_message.Message):
-    __slots__ = ("source", "ts_int64", "value_float64", "seq_int64", "key_int32", "in_order")
+    __slots__ = ("source", "ts_int64", "ts_first", "ts_int32", "value_float64", "seq_int64", "seq_first", "key", "in_order")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TS_INT64_FIELD_NUMBER: _ClassVar[int]
+    TS_FIRST_FIELD_NUMBER: _ClassVar[int]
+    TS_INT32_FIELD_NUMBER: _ClassVar[int]
     VALUE_FLOAT64_FIELD_NUMBER: _ClassVar[int]
     SEQ_INT64_FIELD_NUMBER: _ClassVar[int]
-    KEY_INT32_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIRST_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     IN_ORDER_FIELD_NUMBER: _ClassVar[int]
     source: int
     ts_int64: bytes
+    ts_first: int
+    ts_int32: bytes
     value_float64: bytes
     seq_int64: bytes
-    key_int32: bytes
+    seq_first: int
+    key: bytes
     in_order: bool
-    def __init__(self, source: _Optional[int] = ..., ts_int64: _Optional[bytes] = ..., value_float64: _Optional[bytes] = ..., seq_int64: _Optional[bytes] = ..., key_int32: _Optional[bytes] = ..., in_order: _Optional[bool] = ...) -> None: ...
+    def __init__(self, source: _Optional[int] = ..., ts_int64: _Optional[bytes] = ..., ts_first: _Optional[int] = ..., ts_int32: _Optional[bytes] = ..., value_float64: _Optional[bytes] = ..., seq_int64: _Optional[bytes] = ..., seq_first: _Optional[int] = ..., key: _Optional[bytes] = ..., in_order: _Optional[bool] = ...) -> None: ...
 
 class MarkState(_message.Message):
     __slots__ = ("query", "key", "ordinal", "opened", "since")
