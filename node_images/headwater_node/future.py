@@ -48,6 +48,6 @@ class Future:
                 "seq": source.position + 1,
                 "ts": ts,
                 "limit": self.limit,
-                "remedy": "set the source's clock, raise `future`, or headwater source skip",
+                "remedy": "set the source's clock, raise `future`, or use headwater source skip",
             }
             log.warning("a source waits: its next event lies too far in the future", extra=extra)
