@@ -580,6 +580,11 @@ class Node:
         """How many events wait to be forwarded one by one."""
         return len(self._ordered)
 
+    @property
+    def patient(self) -> bool:
+        """Whether nothing but the edges of windows says when somebody waits for what is gathered here."""
+        return not self._marked and not self._central and all(group.patient for group in self._sliced)
+
     def edge_after(self, ts: int) -> int:
         """The first edge of a window behind a time."""
         return min((group.edge_after(ts) for group in self._sliced), default=TS_MAX)

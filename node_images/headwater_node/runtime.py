@@ -99,7 +99,7 @@ class NodeRuntime:
             ticks += 1
             try:
                 # Flushes are frequent; to say again what was not answered need not be.
-                self._flush(again=ticks % 3 == 0 or not self.machine.registered)
+                self._flush(again=ticks % 5 == 0 or not self.machine.registered)
             # Whatever it is, a node whose heart has stopped must not seem alive.
             except Exception as error:
                 self._halt(error)

@@ -139,11 +139,11 @@ def _barrier(sent: pb.Standing) -> said.Barrier | None:
 
 
 def _echo(echo: said.Echo) -> pb.Echo:
-    return pb.Echo(term=echo.term, position=echo.position)
+    return pb.Echo(term=echo.term, name=echo.name, position=echo.position)
 
 
 def _heard_echo(echo: pb.Echo) -> said.Echo:
-    return said.Echo(echo.term, echo.position)
+    return said.Echo(echo.term, echo.name, echo.position)
 
 
 def _heads(heads: Mapping[str, Prefix], barriers: Mapping[str, said.Barrier]) -> list[pb.Standing]:
@@ -221,6 +221,7 @@ def _delivery(message: said.Delivery) -> tuple[str, Any]:
         id=message.id,
         lane=message.lane,
         partial=partials.encode(message.partial),
+        echo=_echo(message.echo),
     )
 
 
@@ -356,7 +357,9 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset, m.child, m.address),
     "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
-    "delivery": lambda m: said.Delivery(_heard(m.stream), m.id, m.lane, partials.decode(m.partial)),
+    "delivery": lambda m: said.Delivery(
+        _heard(m.stream), m.id, m.lane, partials.decode(m.partial), _heard_echo(m.echo)
+    ),
     "probe": _heard_probe,
     "ask": lambda m: said.Ask(_heard(m.stream), m.lane, tuple(map(name_of, m.sources)), m.version),
     "tell": lambda m, changes: said.Tell(_heard(m.stream), m.lane, _standings(m.standings), changes),

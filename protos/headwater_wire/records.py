@@ -35,6 +35,8 @@ def encode(record: held.Record) -> bytes:
         message.skipped.seq = body.seq
     elif isinstance(body, held.Started):
         message.started.SetInParent()
+    elif isinstance(body, held.Began):
+        message.began.term, message.began.name = body.term, body.name
     elif isinstance(body, held.Joined):
         message.joined.node, message.joined.token = body.node, body.token
         message.joined.generation, message.joined.child = body.generation, body.child
@@ -84,6 +86,8 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
         return held.Started()
     if kind == "changed":
         return held.Changed(codec.change(message.changed))
+    if kind == "began":
+        return held.Began(message.began.term, message.began.name)
     if kind == "joined":
         node = message.joined
         return held.Joined(node.node, node.token, node.generation, node.child, node.address)

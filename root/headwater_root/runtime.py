@@ -91,6 +91,7 @@ class RootRuntime:
         for position, data in self.log.read(0):
             self.machine.replay(position, stored.decode(data, codec))
         self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
+        self.machine.begin()
         self.exchange = Exchange("root", self._take, codec, credentials)
         # Openings that were told of once.
         self._told: set[str] = set()

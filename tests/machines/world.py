@@ -158,6 +158,7 @@ class World:
             made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
             for position, record in enumerate(self.disk.open(), start=1):
                 made.replay(position, record)
+            made.begin()
             self.machines[name] = made
         elif name in self.sources:
             self.spools[name].open(f"o{self._nonce()}")
@@ -174,6 +175,7 @@ class World:
                 patience=80,
                 retry=8,
                 least=2,
+                linger=15,
                 thorough=20,
                 silence=300,
                 repeat=60,

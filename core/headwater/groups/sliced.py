@@ -77,6 +77,11 @@ class SlicedGroup:
             else:
                 self._lifted += self._selections.pop(where).lifted
 
+    @property
+    def patient(self) -> bool:
+        """Whether no session is in it: its end is no edge that is known before."""
+        return all(member.periodic is not None for member in self.members)
+
     def edge_after(self, ts: int) -> int:
         """The first edge of a window behind a time."""
         return self._ends.span(ts)[1]

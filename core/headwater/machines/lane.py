@@ -84,6 +84,8 @@ class Lane:
         # The time that all sources have gone beyond, if known, and what it was when a batch was made last.
         self._lowest: int | None = None
         self._made_at: int | None = None
+        # When a batch was last sent, by the caller's clock.
+        self.made_last = 0
         self._issue = issue
 
     # What is known

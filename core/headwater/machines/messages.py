@@ -143,6 +143,20 @@ class Fenced:
     reason: str
 
 
+class Echo(NamedTuple):
+    """A term of the root, the name that it has drawn for it, and a position that it has committed.
+
+    A copy of a log that is opened again begins a term of the same number, but of another name.
+    """
+
+    term: int
+    name: str
+    position: int
+
+
+NOTHING_HEARD = Echo(0, "", 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Records of one source; `opening` is that of the spool they were read from."""
@@ -155,22 +169,13 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A node's batch for its parent, of one lane."""
+    """A node's batch for its parent, of one lane; `echo` as in a probe."""
 
     stream: Stream
     id: str
     lane: int
     partial: Partial
-
-
-class Echo(NamedTuple):
-    """A term of the root and a position that it has committed."""
-
-    term: int
-    position: int
-
-
-NOTHING_HEARD = Echo(0, 0)
+    echo: Echo = NOTHING_HEARD
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ class Settings:
     # How long an answer is waited for before something is said again, and how long a batch waits for more.
     retry: int = 1_000_000
     least: int = 5_000
+    # How long a batch waits where nothing but the edge of a window can make it urgent.
+    linger: int = 1_000_000
     # How often the parent is told of every source, in place of nothing new.
     thorough: int = 3_000_000
     silence: int = 60_000_000
@@ -97,6 +99,7 @@ class NodeMachine:
         self._said = 0
         self._nonce = ""
         self._listeners = Listeners()
+        self._interest: set[str] = set()
         # What has come and cannot be taken yet, and who has asked for sources that are not known.
         self._waiting = Waiting(settings.held_bytes)
         self._askers: dict[tuple[int, str], dict[str, Ask]] = {}
@@ -153,7 +156,9 @@ class NodeMachine:
             for lane in self.lanes.values():
                 moved = lane.moved()
                 hungry = any(self._is_hungry(lane, source) for source in moved)
-                if moved and len(lane.sent) < self.settings.under_way + hungry:
+                urgent = self.draining or not lane.engine.patient or lane.is_due(self.watermark)
+                waits = not urgent and now - lane.made_last < self.settings.linger
+                if moved and not waits and len(lane.sent) < self.settings.under_way + hungry:
                     self._deliver(lane, lane.make(), now, out)
                     if self.watermark is not None:
                         lane.engine.forget(self.watermark)
@@ -331,10 +336,9 @@ class NodeMachine:
     def _make_in_time(self, now: int, out: Outbox) -> None:
         """Make a batch when windows wait for it, or when it would be a large one (what is forwarded raw)."""
         for lane in self.lanes.values():
-            last = lane.sent[-1].said if lane.sent else None
             room = len(lane.sent) < self.settings.under_way
             large = lane.engine.waiting >= self.settings.rows
-            if not room or (last is not None and now - last < self.settings.least and not large):
+            if not room or (now - lane.made_last < self.settings.least and not large):
                 continue
             if large or lane.is_due(self.watermark):
                 self._deliver(lane, lane.make(), now, out)
@@ -491,14 +495,15 @@ class NodeMachine:
 
     def _deliver(self, lane: Lane, sent: Sent | None, now: int, out: Outbox) -> None:
         if sent is not None:
-            sent.said = now
-            delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial)
+            sent.said = lane.made_last = now
+            delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial, self._echo)
             out.add(self._link.parent, delivery)
 
     def _look_up(self, lane: Lane, fresh: bool, thorough: bool, out: Outbox) -> None:
         """Ask what is new; if thorough, whether the parent stands where this lane does with all sources of
         which nothing is under way."""
-        if not thorough and lane.probe is not None:
+        known = lane.number != 0 or self._interest == lane.engine.sources.keys()
+        if not thorough and lane.probe is not None and known:
             probe = Probe(
                 self._link.stream, lane.probe.id, lane.number, {}, (), self.version, self._echo, brief=True
             )
@@ -514,6 +519,8 @@ class NodeMachine:
             lane.probe = Probed(self._link.next_id(), heads, barriers)
         # Once is enough to hear of a source.
         interest = tuple(lane.engine.sources) if lane.number == 0 else ()
+        if lane.number == 0:
+            self._interest = set(interest)
         stream, version = self._link.stream, self.version
         out.add(
             self._link.parent,

@@ -71,6 +71,14 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """The root has begun a term, and has drawn a name for it."""
+
+    term: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """A node has a generation from here on."""
 
@@ -107,6 +115,7 @@ Body = (
     | Skipped
     | Started
     | Changed
+    | Began
     | Joined
     | Left
     | Assigned

@@ -14,6 +14,7 @@ from headwater.machines.lanes import Apart, Lanes, shared
 from headwater.machines.listeners import Listeners
 from headwater.machines.members import Members
 from headwater.machines.messages import (
+    NOTHING_HEARD,
     Ack,
     Ask,
     Barrier,
@@ -43,6 +44,7 @@ from headwater.machines.openings import Openings
 from headwater.machines.records import (
     Admitted,
     Assigned,
+    Began,
     Body,
     Changed,
     Idled,
@@ -160,6 +162,9 @@ class RootMachine:
         self._made: list[tuple[int, Results]] = []
         self._began: int | None = None
         self._failed: HeadwaterError | None = None
+        # The terms there were, by name: which, and the position behind which each began.
+        self._terms: dict[str, tuple[int, int]] = {}
+        self._term = NOTHING_HEARD
 
     # The caller's side
 
@@ -211,6 +216,10 @@ class RootMachine:
         out = Outbox()
         self._commit(out)
         return out.sends
+
+    def begin(self) -> None:
+        """The log was replayed: begin a term. Nothing is taken before."""
+        self._decide(Began(self._journal.term, self._draw()))
 
     def replay(self, position: int, record: Record) -> None:
         """A record of the log, as it was written."""
@@ -336,6 +345,9 @@ class RootMachine:
                 lane.engine.start()
         elif isinstance(body, Changed):
             self._apply_changed(body.change)
+        elif isinstance(body, Began):
+            self._terms[body.name] = (body.term, position)
+            self._term = Echo(body.term, body.name, position)
         else:
             self.members.apply(body)
         self.position = position
@@ -435,6 +447,7 @@ class RootMachine:
 
     def _delivery(self, sender: str, message: Delivery, out: Outbox) -> None:
         partial, vector = message.partial, message.partial.vector
+        self._check_echo(sender, message.echo)
         if partial.version > self.engine.version:
             raise self._behind(f"{sender} has version {partial.version} of the queries")
         lane = self._lanes.get(message.lane)
@@ -506,7 +519,7 @@ class RootMachine:
                 committed,
                 self.engine.watermark,
                 self._changes(message.version),
-                Echo(self._journal.term, self.position),
+                self._term._replace(position=self.position),
                 tuple(self._lanes),
             ),
         )
@@ -518,7 +531,13 @@ class RootMachine:
             out.add(sender, Tell(message.stream, message.lane, known, self._changes(message.version)))
 
     def _check_echo(self, sender: str, echo: Echo) -> None:
-        if echo.term > self._journal.term or echo.position > self.position:
+        if echo == NOTHING_HEARD:
+            return
+        begun = self._terms.get(echo.name)
+        # A term reaches up to where the next one begins.
+        later = (begin for term, begin in self._terms.values() if begun and term > begun[0])
+        end = min(later, default=self.position)
+        if begun is None or echo.position > end:
             raise self._behind(f"{sender} has heard of record {echo.position} of term {echo.term}")
 
     def _behind(self, told: str) -> BehindTheTree:

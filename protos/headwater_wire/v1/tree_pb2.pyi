@@ -196,16 +196,18 @@ class Columns(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., opening: _Optional[str] = ..., events: _Optional[_Union[_events_pb2.Events, _Mapping]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("stream", "id", "partial", "lane")
+    __slots__ = ("stream", "id", "partial", "lane", "echo")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     partial: _partials_pb2.Partial
     lane: int
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
+    echo: Echo
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., lane: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ...) -> None: ...
 
 class Standing(_message.Message):
     __slots__ = ("name", "incarnation", "prefix", "lateness", "site", "barrier")
@@ -232,12 +234,14 @@ class Barrier(_message.Message):
     def __init__(self, number: _Optional[int] = ..., opening: _Optional[str] = ...) -> None: ...
 
 class Echo(_message.Message):
-    __slots__ = ("term", "position")
+    __slots__ = ("term", "position", "name")
     TERM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     term: int
     position: int
-    def __init__(self, term: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
+    name: str
+    def __init__(self, term: _Optional[int] = ..., position: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Named(_message.Message):
     __slots__ = ("name", "incarnation")
