@@ -69,9 +69,11 @@ class SourceClient:
             self._follow()
             self.push()
             ticks += 1
-            if ticks % 5 == 0 or self.machine.source is None:
+            # What is appended is pushed at once: there is haste only while something is not answered.
+            busy = self.machine.busy or not self.exchange.uplink.connected
+            if ticks % 5 == 0 or not busy:
                 self.exchange.send(self.machine.tick(now()))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05 if busy else 0.5)
 
     def _turn(self, child: str, address: str) -> None:
         self.exchange.connect(address, child, "root")

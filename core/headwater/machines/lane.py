@@ -48,8 +48,9 @@ class Sent:
     id: str
     partial: Partial
     parts: list[Part]
-    # When it was last said, by the caller's clock.
+    # When it was last said, by the caller's clock, and how often again.
     said: int = 0
+    repeated: int = 0
 
 
 @dataclass(slots=True)

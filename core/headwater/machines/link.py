@@ -18,6 +18,8 @@ class Link:
     number: int = 0
     heard: int = 0
     issued: int = 0
+    # How often in a row a stream was given up.
+    silent: int = 0
 
     @property
     def stream(self) -> Stream:
@@ -25,8 +27,11 @@ class Link:
 
     def open(self, parent: str, now: int) -> bool:
         """Look whether the stream still serves; True if it is a new one."""
-        if self.number and parent == self.parent and now - self.heard <= self.patience:
-            return False
+        if self.number and parent == self.parent:
+            # Longer each time: where answers take longer than one waits, none would ever count.
+            if now - self.heard <= self.patience << min(self.silent, 4):
+                return False
+            self.silent += 1
         self.parent, self.heard = parent, now
         self.number += 1
         return True
@@ -35,7 +40,7 @@ class Link:
         """Whether an answer is for this stream; any other one is not heeded."""
         if stream != self.stream:
             return False
-        self.heard = now
+        self.heard, self.silent = now, 0
         return True
 
     def next_id(self) -> str:

@@ -179,7 +179,8 @@ class NodeMachine:
             self._thorough = now
         for lane in self.lanes.values():
             for sent in lane.sent:
-                if fresh or now - sent.said >= self.settings.retry:
+                if fresh or now - sent.said >= self.settings.retry << min(sent.repeated, 4):
+                    sent.repeated += 1
                     self._deliver(lane, sent, now, out)
             self._look_up(lane, fresh, thorough, out)
         if self.child:

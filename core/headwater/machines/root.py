@@ -256,14 +256,25 @@ class RootMachine:
         self.engine.check_known(source)
         self._decide(Retired(source))
 
-    def assign(self, assignment: Mapping[str, str]) -> None:
-        """By whom sources (by name) are to be read: only that child's report of their silence counts."""
+    def assign(self, assignment: Mapping[str, str]) -> list[Send]:
+        """By whom sources (by name) are to be read: only that child's report of their silence counts.
+
+        They are told through the child that reads them until now.
+        """
+        out, before = Outbox(), {name: self.members.assigned(name) for name in assignment}
         moved = [
             Assigned(name, child, fixed=True)
             for name, child in assignment.items()
             if self.members.assigned(name) != child
         ]
-        self._decide_behind(Outbox(), *moved)
+        self._decide_behind(out, *moved)
+        for body in moved:
+            held, child = self.openings.held(body.source), before[body.source]
+            if held is not None and child is not None:
+                source = str(SourceId(body.source, held.incarnation))
+                address = self.members.address(body.child)
+                out.add(child, Welcome(held.opening, source, held.offset, body.child, address))
+        return out.sends
 
     @property
     def waits(self) -> bool:

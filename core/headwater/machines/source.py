@@ -62,10 +62,10 @@ class Settings:
     under_way: int = 4
     patience: int = 3_000_000
     # How often it says hello, and asks what was counted if nobody tells it.
-    repeat: int = 10_000_000
+    repeat: int = 60_000_000
     # How soon it says hello again at first if nobody answers; from then on twice as long each time.
     greeting: int = 200_000
-    inquiry: int = 2_000_000
+    inquiry: int = 5_000_000
     # How long an answer is waited for before records are sent again.
     retry: int = 1_000_000
 
@@ -76,6 +76,7 @@ class _Sent:
 
     columns: Columns
     said: int
+    repeated: int = 0
 
     @property
     def last(self) -> int:
@@ -113,6 +114,11 @@ class SourceMachine:
     def done(self) -> bool:
         """Whether everything that was accepted has been counted for good."""
         return self.source is not None and self._committed == self.spool.head - self._offset
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is to be sent or answered soon."""
+        return self.source is None or bool(self._under_way)
 
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         out = Outbox()
@@ -164,8 +170,8 @@ class SourceMachine:
             return out.sends
         fresh = self._open(now)
         for sent in self._under_way:
-            if now - sent.said >= self.settings.retry:
-                sent.said = now
+            if now - sent.said >= self.settings.retry << min(sent.repeated, 4):
+                sent.said, sent.repeated = now, sent.repeated + 1
                 out.add(self._link.parent, sent.columns)
         if fresh or now - self._asked >= self.settings.inquiry:
             self._asked = now
