@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from headwater.topology import Topology
 
@@ -37,18 +38,18 @@ class Sensor:
     # How many events it sends at most; None: as many as there is time for.
     limit: int | None = None
 
-    @property
-    def each_second(self) -> int:
-        """Events in a second."""
-        return max(round(self.rate), 1)
+    def until(self, second: int) -> int:
+        """How many events it has sent when so many seconds are over."""
+        return int(self.rate * second + 1e-9)
 
     def seconds(self, count: int) -> Iterator[Columns]:
         """Its events, a second of event time after another."""
         rng = random.Random(self.seed)
         jobs, left = 0, self.limit
         for second in range(count):
-            size = self.each_second if left is None else min(self.each_second, left)
-            if not size:
+            size = self.until(second + 1) - self.until(second)
+            size = size if left is None else min(size, left)
+            if left == 0:
                 return
             left = None if left is None else left - size
             times = sorted(rng.randrange(SECOND) for _ in range(size))
@@ -89,11 +90,11 @@ def sensors(topology: Topology) -> list[Sensor]:
 
 def limited(sensors: Sequence[Sensor], events: int) -> list[Sensor]:
     """The sensors, so that they send that many events together, each by its rate."""
-    total = sum(sensor.each_second for sensor in sensors)
-    found, sent, due = [], 0, 0
-    for sensor in sensors:
-        due += sensor.each_second
-        limit = events * due // total - sent
+    total = sum(sensor.rate for sensor in sensors)
+    found, sent, due = [], 0, 0.0
+    for place, sensor in enumerate(sensors, 1):
+        due += sensor.rate
+        limit = (events if place == len(sensors) else int(events * (due / total))) - sent
         sent += limit
         found.append(replace(sensor, limit=limit))
     return found
@@ -101,4 +102,10 @@ def limited(sensors: Sequence[Sensor], events: int) -> list[Sensor]:
 
 def needed(sensors: Sequence[Sensor]) -> int:
     """How many seconds sensors with a limit need, at least one."""
-    return max(1, *(-(-(sensor.limit or 0) // sensor.each_second) for sensor in sensors))
+    return max(1, *(_needed(sensor) for sensor in sensors))
+
+
+def _needed(sensor: Sensor) -> int:
+    seconds = ceil((sensor.limit or 0) / sensor.rate)
+    # What a float makes of it may be one too few.
+    return seconds if sensor.until(seconds) >= (sensor.limit or 0) else seconds + 1

@@ -165,7 +165,7 @@ class Exchange:
                 await context.abort(refusal.code, refusal.sentence)
             if first:
                 first = False
-                if abs(envelope.protocol - PROTOCOL) > 1:
+                if not max(PROTOCOL - 1, 1) <= envelope.protocol <= PROTOCOL + 1:
                     sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
                     sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
                     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
