@@ -2,6 +2,7 @@
 # ARGS reaches the command behind a target: make test ARGS="-k sliding -x"
 
 ARGS ?=
+BENCH ?= engine
 MINUTES ?= 10
 
 PY := .venv/bin/python
@@ -53,8 +54,8 @@ fmt: $(READY) ## format the code and apply ruff's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop (ARGS=--quick ends in a minute)
-	@$(PY) benchmarks/engine.py $(ARGS)
+bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop; BENCH=tree: the tree over gRPC (ARGS=--quick)
+	@$(PY) benchmarks/$(BENCH).py $(ARGS)
 
 soak: $(READY) ## property tests for as long as asked: make soak MINUTES=60
 	@$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
