@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from headwater import oracle
 from headwater.events import Batch
+from headwater.machines import messages
+from headwater.machines.messages import Register, Registered
+from headwater.machines.root import RootMachine
 from headwater.node import Node
 from headwater.partials import Partial
 from headwater.queries import Query
@@ -121,3 +125,16 @@ def assert_in_order(queries: Sequence[Query], found: Iterable[Result]) -> None:
         stream = (result.query, result.site, result.key) if by_rank else (result.query, "", None)
         assert result.end >= last.get(stream, result.end), result
         last[stream] = result.end
+
+
+def joined(machine: RootMachine, node: str = "c") -> messages.Stream:
+    """Register a node as its process does; gives its stream to the root."""
+    asked = Register(node, "token", True)
+    (send,) = machine.step(node, asked, 0)
+    answer = send.message
+    assert isinstance(answer, Registered)
+    if not answer.generation:
+        (send,) = machine.step(node, replace(asked, echo=answer.nonce), 0)
+        answer = send.message
+        assert isinstance(answer, Registered)
+    return messages.Stream(node, answer.generation, 1)

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Sequence
 
 from headwater.durations import SECOND
-from headwater.errors import FunctionFailed
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater_node.configuration import FUTURE
@@ -79,7 +78,8 @@ class NodeRuntime:
             self.answered = now()
         try:
             sends = self.machine.step(sender, message, now())
-        except FunctionFailed as error:
+        # Whatever it is: half of a message may have been taken, and nothing of a node has to survive it.
+        except Exception as error:
             self._halt(error)
             return ()
         if isinstance(message, Columns):

@@ -53,6 +53,8 @@ class SourceClient:
         self._offset = 0
         self._first = (child or "", "")
         self._beat: asyncio.Task[None] | None = None
+        # Why it can go no further, if so: what is on disk is sent when the source is opened again.
+        self.failed: Exception | None = None
 
     def start(self, address: str) -> None:
         self._first = (self._first[0], address)
@@ -65,14 +67,17 @@ class SourceClient:
 
     async def _run(self) -> None:
         ticks = 0
-        while True:
-            self._follow()
-            self.push()
+        while self.failed is None:
             ticks += 1
             # What is appended is pushed at once: there is haste only while something is not answered.
             busy = self.machine.busy or not self.exchange.uplink.connected
-            if ticks % 5 == 0 or not busy:
-                self.exchange.send(self.machine.tick(now()))
+            try:
+                self._follow()
+                self.push()
+                if ticks % 5 == 0 or not busy:
+                    self.exchange.send(self.machine.tick(now()))
+            except Exception as error:
+                self._fail(error)
             await asyncio.sleep(0.05 if busy else 0.5)
 
     def _turn(self, child: str, address: str) -> None:
@@ -97,7 +102,20 @@ class SourceClient:
             log.warning("back to where it began", extra={"source": self.name, "child": uplink.parent})
             self._turn(*self._first)
 
+    def _fail(self, error: Exception) -> None:
+        self.failed = error
+        log.error("the source cannot go on", extra={"source": self.name, "problem": str(error)})
+
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
+        if self.failed is not None:
+            return ()
+        try:
+            return self._taken(sender, message)
+        except Exception as error:
+            self._fail(error)
+            return ()
+
+    def _taken(self, sender: str, message: Message) -> Sequence[Send]:
         before = self.machine.fenced
         answers = self.machine.step(sender, message, now())
         if self.machine.fenced is not None and before is None:

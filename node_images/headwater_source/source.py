@@ -188,6 +188,7 @@ class Source:
         """Accept columns of events, all of them as this source's."""
         # A block may take half the spool; the rest is for headers.
         limit = min(BLOCK_LIMIT, self.spool.limit_bytes // 4) - 1_024
+        self._raise_if_failed()
         async with self._appending:
             first = self.spool.head + 1
             for piece in events.pieces(limit, ROWS):
@@ -219,7 +220,12 @@ class Source:
     async def flush(self) -> None:
         """Wait until the root has counted everything for good; bound it with `asyncio.timeout`."""
         while not self.done:
+            self._raise_if_failed()
             await asyncio.sleep(_PAUSE)
+
+    def _raise_if_failed(self) -> None:
+        if self._client is not None and self._client.failed is not None:
+            raise self._client.failed
 
     # Inputs
 

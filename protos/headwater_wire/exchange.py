@@ -51,6 +51,7 @@ class Exchange:
         # By name: the queue of the stream on which a party below was last heard.
         self._below: dict[str, Outgoing] = {}
         self._above: Outgoing | None = None
+        self._root = ""
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
@@ -67,15 +68,16 @@ class Exchange:
         for each in sends:
             self._route(self._codec.encode(self.name, each.to, each.message))
 
-    def _route(self, envelope: pb.Envelope, data: bytes | None = None) -> None:
-        queue = self._below.get(envelope.to) or self._above
+    def _route(self, envelope: pb.Envelope, data: bytes | None = None, *, upwards: bool = True) -> None:
+        queue = self._below.get(envelope.to) or (self._above if upwards else None)
         if queue is None or not queue.put(envelope, data):
             self.dropped += 1
 
-    def _arrived(self, envelope: pb.Envelope, data: bytes) -> None:
+    def _arrived(self, envelope: pb.Envelope, data: bytes, *, above: bool) -> None:
         self.received += 1
         if envelope.to != self.name:
-            self._route(envelope, data)
+            # Up goes what is for the root, and nothing that has come from there: it would come back.
+            self._route(envelope, data, upwards=not above and envelope.to == self._root)
             return
         try:
             message = self._codec.decode(envelope)
@@ -173,7 +175,7 @@ class Exchange:
                 queue.put(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
             self._below[envelope.sender] = queue
             if envelope.WhichOneof("message") is not None:
-                self._arrived(envelope, data)
+                self._arrived(envelope, data, above=False)
 
     def _whole(self, assembly: Assembly, message: bytes) -> tuple[pb.Envelope, bytes] | None:
         try:
@@ -193,6 +195,7 @@ class Exchange:
             self._up.cancel()
         self.uplink.turn(parent, address)
         self._guards.above = frozenset((parent, root))
+        self._root = root
         self._above = Outgoing()
         self._up = asyncio.create_task(self._keep(address, self._above))
 
@@ -213,7 +216,7 @@ class Exchange:
                             continue
                         self.uplink.came(whole[0].sender)
                         if whole[0].WhichOneof("message") is not None:
-                            self._arrived(*whole)
+                            self._arrived(*whole, above=True)
             except (grpc.aio.AioRpcError, OSError) as error:
                 problem = error
             task = asyncio.current_task()

@@ -20,6 +20,8 @@ from headwater_wire.errors import Malformed
 from headwater_wire.v1 import tree_pb2 as pb
 
 PROTOCOL = 1
+# A source may be so late, in microseconds: the fleet waits for it as long.
+LATENESS_LIMIT = 366 * 86_400 * 1_000_000
 Functions = Callable[[str], UserDefined | None]
 
 
@@ -221,7 +223,7 @@ def _delivery(message: said.Delivery) -> tuple[str, Any]:
         id=message.id,
         lane=message.lane,
         partial=partials.encode(message.partial),
-        echo=_echo(message.echo),
+        echoes=map(_echo, message.echoes),
     )
 
 
@@ -233,7 +235,7 @@ def _probe(message: said.Probe) -> tuple[str, Any]:
         heads=_heads(message.heads, message.barriers),
         interest=map(named, message.interest),
         version=message.version,
-        echo=_echo(message.echo),
+        echoes=map(_echo, message.echoes),
         brief=message.brief,
     )
 
@@ -280,7 +282,7 @@ def _commit(message: said.Commit) -> tuple[str, Any]:
 
 def _silent(message: said.Silent) -> tuple[str, Any]:
     standing = _standing(message.source, said.Standing(message.prefix, 0, ""))
-    return "silent", pb.Silent(child=message.child, source=standing)
+    return "silent", pb.Silent(child=message.child, generation=message.generation, source=standing)
 
 
 _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
@@ -309,6 +311,9 @@ def _heard_hello(body: pb.Hello) -> said.Hello:
     for field, name in (("name", body.name), ("site", body.site)):
         if (name or field == "name") and (wrong := source_name_problem(name)):
             raise Malformed(field, *wrong)
+    if body.lateness > LATENESS_LIMIT:
+        raise Malformed("lateness", f"is {body.lateness}", f"send at most {LATENESS_LIMIT} microseconds")
+    _check_words(body, ("spool", "opening", "echo", "via", "avoid"))
     return said.Hello(
         body.name,
         body.spool,
@@ -324,14 +329,25 @@ def _heard_hello(body: pb.Hello) -> said.Hello:
     )
 
 
+def _check_words(body: Any, fields: Sequence[str]) -> None:
+    for field in fields:
+        if len(getattr(body, field).encode()) > NAME_LIMIT:
+            raise Malformed(field, "is too long", f"send at most {NAME_LIMIT} bytes")
+
+
+def _heard_register(body: pb.Register) -> said.Register:
+    _check_words(body, ("node", "token", "address", "echo"))
+    return said.Register(body.node, body.token, body.child, body.address, body.generation, body.echo)
+
+
 def _heard_probe(body: pb.Probe) -> said.Probe:
     held = {name: head for name, head in _standings(body.heads).items() if head is not None}
     heads = {name: head.prefix for name, head in held.items()}
     barriers = {name: head.barrier for name, head in held.items() if head.barrier is not None}
     interest = tuple(map(name_of, body.interest))
-    echo = _heard_echo(body.echo)
+    echoes = tuple(map(_heard_echo, body.echoes))
     return said.Probe(
-        _heard(body.stream), body.id, body.lane, heads, interest, body.version, echo, barriers, body.brief
+        _heard(body.stream), body.id, body.lane, heads, interest, body.version, echoes, barriers, body.brief
     )
 
 
@@ -345,12 +361,13 @@ def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
 def _heard_silent(body: pb.Silent) -> said.Silent:
     if not body.source.HasField("prefix"):
         raise Malformed("source.prefix", "is missing", "say where the source stands")
-    return said.Silent(body.child, name_of(body.source), partials.prefix(body.source.prefix))
+    prefix = partials.prefix(body.source.prefix)
+    return said.Silent(body.child, body.generation, name_of(body.source), prefix)
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
     "hello": _heard_hello,
-    "register": lambda m: said.Register(m.node, m.token, m.child, m.address, m.generation, m.echo),
+    "register": _heard_register,
     "leave": lambda m: said.Leave(m.node, m.generation),
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
@@ -358,7 +375,7 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(
-        _heard(m.stream), m.id, m.lane, partials.decode(m.partial), _heard_echo(m.echo)
+        _heard(m.stream), m.id, m.lane, partials.decode(m.partial), tuple(map(_heard_echo, m.echoes))
     ),
     "probe": _heard_probe,
     "ask": lambda m: said.Ask(_heard(m.stream), m.lane, tuple(map(name_of, m.sources)), m.version),

@@ -15,7 +15,7 @@ import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError
-from headwater.machines.messages import Fenced, Message, Send
+from headwater.machines.messages import Delivery, Fenced, Message, Send
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -127,11 +127,11 @@ class RootRuntime:
         return port
 
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
-        if self.failed is not None:
+        if self.failed is not None or (self.outbox.full and isinstance(message, Delivery)):
             return ()
         try:
             sends = self.machine.step(sender, message, now())
-        except HeadwaterError as error:
+        except Exception as error:
             self.failed = error
             return ()
         if self.machine.waits and self._committing is None:
@@ -148,7 +148,7 @@ class RootRuntime:
         if self.failed is None and not self.outbox.full:
             try:
                 self.exchange.send(self.machine.commit())
-            except HeadwaterError as error:
+            except Exception as error:
                 self.failed = error
 
     def _tell(self, about: str, said: str, **extra: str) -> None:

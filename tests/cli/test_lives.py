@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headwater import oracle
 from headwater.events import Batch, Record
-from headwater.machines.messages import Challenge, Delivery, Hello, Stream
+from headwater.machines.messages import Challenge, Delivery, Hello
 from headwater.machines.records import Record as Entry
 from headwater.machines.root import RootMachine, Settings
 from headwater.node import Node
@@ -17,7 +17,7 @@ from headwater.sources import SourceId
 from headwater.verification import differences
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_cli.lives import Lives
-from tests.harness import rows_of
+from tests.harness import joined, rows_of
 
 SOURCE = str(SourceId("s", 1))
 FIRST = [Query("a", Tumbling(10), "sum"), Query("b", Session(4), "count")]
@@ -39,6 +39,7 @@ class Tree:
         self.machine = RootMachine(FIRST, Settings(), self, lambda: "n", self._emit)
         (challenge,) = self.machine.step("c", Hello("s", "p", "o", 0, 0, 0), 0)
         assert isinstance(challenge.message, Challenge)
+        self.stream = joined(self.machine)
         self.machine.step("c", Hello("s", "p", "o", 0, 0, 0, echo=challenge.message.nonce), 0)
 
     term = 1
@@ -62,7 +63,7 @@ class Tree:
         node.admit(SOURCE, lateness=0, prefix=engine.sources[SOURCE].prefix)
         node.push(Batch.from_records(SOURCE, len(self.records) + 1, records))
         self.records += records
-        self.machine.step("c", Delivery(Stream("c", 0, 1), f"c/{len(self.records)}", 0, node.flush()), 0)
+        self.machine.step("c", Delivery(self.stream, f"c/{len(self.records)}", 0, node.flush()), 0)
 
 
 _ACTIONS = st.one_of(

@@ -12,7 +12,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from headwater.events import Batch
-from headwater.machines.messages import Challenge, Delivery, Hello, Stream
+from headwater.machines.messages import Challenge, Delivery, Hello
 from headwater.machines.root import Settings
 from headwater.node import Node
 from headwater.prefix import Prefix
@@ -23,6 +23,7 @@ from headwater.windows import Tumbling
 from headwater_root.delivery import AheadOfLog
 from headwater_root.runtime import RootRuntime
 from headwater_root.sinks.jsonlines import JsonLines
+from tests.harness import joined
 from tests.root.disk import LOSSES, Died, Disk, Loss
 
 QUERIES = [Query("q", Tumbling(10), ["sum", "count"])]
@@ -52,7 +53,7 @@ class Pump:
                 str(SourceId("pump", 1)), self.seq, [(10 * self.seq, None, 1.0 * self.seq, None)]
             )
             assert self.node.push(batch) == 1
-            self.unanswered.append(Delivery(Stream("c", 0, 1), str(self.seq), 0, self.node.flush()))
+            self.unanswered.append(Delivery(joined(root.machine), str(self.seq), 0, self.node.flush()))
         for delivery in self.unanswered:
             root.machine.step("c", delivery, 0)
 

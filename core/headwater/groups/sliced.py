@@ -221,6 +221,19 @@ class SlicedGroup:
             states = self._taken(part, theirs.states, sources)
             chosen.merge(SelectionPart(theirs.start, table[theirs.code], states, fragments))
 
+    def takes(self, part: SlicedPart) -> bool:
+        """Whether the states of a part have the form that its operators have here."""
+        widths = {operator.name: len(operator.dtypes) for operator in self.operators}
+        for selection in part.selections.values():
+            fragments = [] if selection.fragments is None else [selection.fragments.states]
+            for states in (selection.states, *fragments):
+                if len(states) != len(part.operators) or any(
+                    len(columns) != widths.get(name, len(columns))
+                    for name, columns in zip(part.operators, states, strict=True)
+                ):
+                    return False
+        return True
+
     def _taken(self, part: SlicedPart, states: list[Columns], sources: Array) -> list[Columns]:
         """Another node's states as ours: it may compute more or less than we do."""
         mine = states

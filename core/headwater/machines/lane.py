@@ -17,6 +17,9 @@ from headwater.queries import Query
 from headwater.rows import TS_MIN
 from headwater.windows import TS_LIMIT
 
+# What a name in a dictionary takes, about.
+NAME_BYTES = 80
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -176,7 +179,8 @@ class Lane:
         return self._made_at is None or lowest >= self.engine.edge_after(self._made_at)
 
     def _low(self, watermark: int | None) -> int:
-        if self._lowest is None:
+        # One that the watermark has passed was given up since.
+        if self._lowest is None or (watermark is not None and self._lowest < watermark):
             lows = (source.largest - source.lateness for source in self.engine.sources.values())
             self._lowest = min((low for low in lows if watermark is None or low >= watermark), default=TS_MIN)
         return self._lowest
@@ -201,11 +205,11 @@ class Lane:
 
     # Giving
 
-    def make(self) -> Sent | None:
+    def make(self, watermark: int | None = None) -> Sent | None:
         """What was gathered becomes a batch."""
         partial = self.engine.flush()
         parts, self.gathered = self.gathered, []
-        lowest = self._low(None)
+        lowest = self._low(watermark)
         self._made_at = lowest if lowest > -TS_LIMIT else None
         if not partial:
             return None
@@ -311,7 +315,8 @@ class Lane:
 def size(batch: Batch) -> int:
     """Bytes of a batch in memory."""
     arrays = (batch.ts, batch.value, batch.key, batch.mark, batch.bare)
-    return sum(array.nbytes for array in arrays if array is not None)
+    names = NAME_BYTES * (len(batch.keys) + len(batch.marks))
+    return names + sum(array.nbytes for array in arrays if array is not None)
 
 
 def _held(parts: Iterable[Part]) -> int:

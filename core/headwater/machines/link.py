@@ -18,6 +18,7 @@ class Link:
     number: int = 0
     heard: int = 0
     issued: int = 0
+    opened: bool = False
     # How often in a row a stream was given up.
     silent: int = 0
 
@@ -27,13 +28,14 @@ class Link:
 
     def open(self, parent: str, now: int) -> bool:
         """Look whether the stream still serves; True if it is a new one."""
-        if self.number and parent == self.parent:
+        if self.opened and parent == self.parent:
             # Longer each time: where answers take longer than one waits, none would ever count.
             if now - self.heard <= self.patience << min(self.silent, 4):
                 return False
             self.silent += 1
         self.parent, self.heard = parent, now
         self.number += 1
+        self.opened = True
         return True
 
     def mine(self, stream: Stream, now: int) -> bool:
@@ -45,4 +47,4 @@ class Link:
 
     def next_id(self) -> str:
         self.issued += 1
-        return f"{self.who}/{self.issued}"
+        return f"{self.who}/{self.generation}.{self.number}/{self.issued}"

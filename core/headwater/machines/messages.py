@@ -169,19 +169,20 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A node's batch for its parent, of one lane; `echo` as in a probe."""
+    """A node's batch for its parent, of one lane; `echoes` as in a probe."""
 
     stream: Stream
     id: str
     lane: int
     partial: Partial
-    echo: Echo = NOTHING_HEARD
+    echoes: tuple[Echo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Where the sender stands with sources of which nothing is under way; `interest` is all that it wants
-    to hear of, `version` that of its queries, `echo` the furthest commit that it has heard of (rule 17).
+    to hear of, `version` that of its queries, `echoes` the furthest commit of each term that it has heard of
+    (rule 17).
 
     A `brief` one says nothing of sources: as before.
     """
@@ -192,7 +193,7 @@ class Probe:
     heads: Mapping[str, Prefix]
     interest: tuple[str, ...] = ()
     version: int = 0
-    echo: Echo = NOTHING_HEARD
+    echoes: tuple[Echo, ...] = ()
     # What the sender knows of numbers where the prefixes of those sources change.
     barriers: Mapping[str, Barrier] = field(default_factory=dict)
     brief: bool = False
@@ -252,6 +253,7 @@ class Silent:
     """A child has heard nothing of a source that is assigned to it (rule 14)."""
 
     child: str
+    generation: int
     source: str
     prefix: Prefix
 

@@ -20,6 +20,7 @@ from headwater.machines.messages import (
     Columns,
     Commit,
     Delivery,
+    Echo,
     Fenced,
     Hello,
     Leave,
@@ -69,8 +70,10 @@ class Settings:
     apart: Apart = shared
 
 
-# How many sources somebody below is told of later.
-ASKED = 1_024
+# As many batches are gathered at most where they hold values.
+BULKY = 4
+# How many sources somebody below is told of later, in all, and of how many terms is remembered.
+ASKED, ECHOES = 4_096, 8
 
 
 class NodeMachine:
@@ -89,7 +92,8 @@ class NodeMachine:
         self.stale = False
         self.draining = False
         self.read = 0
-        self._echo = NOTHING_HEARD
+        # The furthest commit that was heard of, of each term by its name.
+        self._echoes: dict[str, Echo] = {}
         self._numbering = Lanes(())
         self._queries: tuple[Query, ...] = ()
         self._link = Link(name, parent, settings.patience)
@@ -142,6 +146,8 @@ class NodeMachine:
             if self._link.mine(message.stream, now):
                 self._answered(message, now, out)
         elif isinstance(message, Columns | Delivery | Probe | Ask):
+            if message.stream.opener != sender:
+                return []
             if self._is_stale(message.stream):
                 out.add(sender, Stale(message.stream))
             else:
@@ -159,7 +165,7 @@ class NodeMachine:
                 urgent = self.draining or not lane.engine.patient or lane.is_due(self.watermark)
                 waits = not urgent and now - lane.made_last < self.settings.linger
                 if moved and not waits and len(lane.sent) < self.settings.under_way + hungry:
-                    self._deliver(lane, lane.make(), now, out)
+                    self._deliver(lane, lane.make(self.watermark), now, out)
                     if self.watermark is not None:
                         lane.engine.forget(self.watermark)
         return out.sends
@@ -242,10 +248,11 @@ class NodeMachine:
                 self._nonce = message.nonce
                 self._register(now, out)
             return
+        for name in set(message.assigned).difference(self._assigned):
+            # Its silence counts from here on, whenever it was read here before.
+            self._heard[name] = now
         self._assigned = message.assigned
-        for name in message.assigned:
-            self._heard.setdefault(name, now)
-        if self.registered or not message.queries:
+        if self.registered:
             return
         self._link.generation = message.generation
         self._queries = message.queries
@@ -290,7 +297,8 @@ class NodeMachine:
 
     def _columns(self, sender: str, message: Columns, now: int, out: Outbox, *, again: bool = False) -> None:
         batch, name = message.batch, message.batch.source
-        self._heard[name] = now
+        if name in self._heard or self.lanes[0].knows(name):
+            self._heard[name] = now
         if not self.child or self.draining:
             return
         if any(name in lane.gone for lane in self.lanes.values()):
@@ -338,11 +346,13 @@ class NodeMachine:
         """Make a batch when windows wait for it, or when it would be a large one (what is forwarded raw)."""
         for lane in self.lanes.values():
             room = len(lane.sent) < self.settings.under_way
-            large = lane.engine.waiting >= self.settings.rows
+            large = lane.engine.waiting >= self.settings.rows or (
+                lane.engine.bulky and lane.held_bytes >= self.settings.held_bytes // 8
+            )
             if not room or (now - lane.made_last < self.settings.least and not large):
                 continue
             if large or lane.is_due(self.watermark):
-                self._deliver(lane, lane.make(), now, out)
+                self._deliver(lane, lane.make(self.watermark), now, out)
 
     def _delivery(self, sender: str, lane: Lane, message: Delivery, now: int, out: Outbox) -> None:
         partial = message.partial
@@ -360,9 +370,12 @@ class NodeMachine:
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
             return
-        hungry = any(self._is_hungry(lane, name) for name in names)
-        if len(lane.gathered) >= 4 * self.settings.under_way + 2 * hungry:
-            return
+        most = BULKY if lane.engine.bulky else 4 * self.settings.under_way
+        if len(lane.gathered) >= most:
+            if len(lane.sent) >= self.settings.under_way + any(self._is_hungry(lane, n) for n in names):
+                self._waiting.add(sender, message)
+                return
+            self._deliver(lane, lane.make(self.watermark), now, out)
         try:
             lane.merge(partial)
         except (DoesNotFit, OtherQueries):
@@ -396,17 +409,17 @@ class NodeMachine:
             ]
             if wrong:
                 out.add(sender, self._resync(lane, message.stream, message.id, wrong, message.version))
-        self._echo = max(self._echo, message.echo)
+        if not self.child:
+            # A source is not asked: one that is taken over could stop the root.
+            self._hear(message.echoes)
         committed = self._listeners.news(sender, message, self.committed.get)
         changes = self._changes(message.version) if not self.child else ()
         lanes = tuple(self.lanes)
-        out.add(sender, Commit(message.stream, committed, self.watermark, changes, self._echo, lanes))
+        echo = max(self._echoes.values(), default=NOTHING_HEARD)
+        out.add(sender, Commit(message.stream, committed, self.watermark, changes, echo, lanes))
 
     def _probed_by_source(self, sender: str, message: Probe, now: int, out: Outbox) -> None:
         """A source knows its position alone; it is the same in all lanes, or goes back to the lowest."""
-        for name in message.interest:
-            # A source that asks has nothing to say, which is not silence of the child's making.
-            self._heard.setdefault(name, now)
         for name, head in message.heads.items():
             if any(name in lane.gone for lane in self.lanes.values()):
                 out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
@@ -422,7 +435,7 @@ class NodeMachine:
         unknown = [name for name in message.sources if not lane.knows(name)]
         if unknown:
             self._ask(lane, unknown, out)
-            for name in unknown[:ASKED]:
+            for name in unknown[: max(ASKED - len(self._askers), 0)]:
                 self._askers.setdefault((lane.number, name), {})[sender] = message
         known = [name for name in message.sources if name not in unknown]
         changes = self._changes(message.version)
@@ -458,6 +471,18 @@ class NodeMachine:
     def _changes(self, version: int) -> tuple[Change, ...]:
         """Those that somebody with this version does not know."""
         return tuple(self.lanes[0].engine.changes[version:])
+
+    def _hear(self, echoes: Iterable[Echo]) -> None:
+        """Remember how far each term of the root has come: which of two is right, it knows itself."""
+        for echo in echoes:
+            if echo != NOTHING_HEARD and echo.position >= self._echoes.get(echo.name, echo).position:
+                self._echoes[echo.name] = echo
+        while len(self._echoes) > ECHOES:
+            del self._echoes[min(self._echoes, key=lambda name: self._echoes[name].term)]
+
+    @property
+    def _told_of(self) -> tuple[Echo, ...]:
+        return tuple(self._echoes.values())
 
     # Room
 
@@ -496,8 +521,10 @@ class NodeMachine:
 
     def _deliver(self, lane: Lane, sent: Sent | None, now: int, out: Outbox) -> None:
         if sent is not None:
-            sent.said = lane.made_last = now
-            delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial, self._echo)
+            if not sent.repeated:
+                lane.made_last = now
+            sent.said = now
+            delivery = Delivery(self._link.stream, sent.id, lane.number, sent.partial, self._told_of)
             out.add(self._link.parent, delivery)
 
     def _look_up(self, lane: Lane, fresh: bool, thorough: bool, out: Outbox) -> None:
@@ -506,7 +533,7 @@ class NodeMachine:
         known = lane.number != 0 or self._interest == lane.engine.sources.keys()
         if not thorough and lane.probe is not None and known:
             probe = Probe(
-                self._link.stream, lane.probe.id, lane.number, {}, (), self.version, self._echo, brief=True
+                self._link.stream, lane.probe.id, lane.number, {}, (), self.version, self._told_of, brief=True
             )
             if lane.number == 0:
                 out.add(self._link.parent, probe)
@@ -525,7 +552,7 @@ class NodeMachine:
         stream, version = self._link.stream, self.version
         out.add(
             self._link.parent,
-            Probe(stream, lane.probe.id, lane.number, heads, interest, version, self._echo, barriers),
+            Probe(stream, lane.probe.id, lane.number, heads, interest, version, self._told_of, barriers),
         )
 
     def _report_silence(self, now: int, out: Outbox) -> None:
@@ -539,7 +566,8 @@ class NodeMachine:
             known = lane.source(source)
             quiet = now - self._heard[source] > self.settings.silence
             if known is not None and source not in pending and quiet:
-                out.add(self.settings.root, Silent(self.name, source, known.prefix))
+                generation = self._link.generation
+                out.add(self.settings.root, Silent(self.name, generation, source, known.prefix))
 
     # From above
 
@@ -567,20 +595,20 @@ class NodeMachine:
         self, changes: Sequence[Change], now: int, out: Outbox, but: Lane | None = None
     ) -> None:
         """Take changes in all lanes `but` one, which is made anew with them."""
-        known = self.version
+        known, taken = self.version, list(self.lanes[0].engine.changes)
         for change in changes:
             if change.version <= known:
                 continue
             lane = self._numbering.apply(change)
-            before = tuple(self.lanes[0].engine.changes)
+            taken.append(change)
             for each in self.lanes.values():
                 if each is not but:
                     self._deliver(each, each.take_changes([change]), now, out)
             if lane is not None and change.kind == "add":
-                self._begin(lane, [*(c for c in before if c.version < change.version), change])
+                self._begin(lane, taken)
 
     def _committed(self, message: Commit, now: int, out: Outbox) -> None:
-        self._echo = max(self._echo, message.echo)
+        self._hear((message.echo,))
         self._take_changes(message.changes, now, out)
         if message.watermark is not None and (self.watermark is None or message.watermark > self.watermark):
             self.watermark = message.watermark

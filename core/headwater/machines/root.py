@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from headwater.errors import HeadwaterError, OtherQueries, PermanentError, StaleVersion
+from headwater.errors import OtherQueries, PermanentError, StaleVersion
 from headwater.machines.lanes import Apart, Lanes, shared
 from headwater.machines.listeners import Listeners
 from headwater.machines.members import Members
@@ -161,7 +161,7 @@ class RootMachine:
         # Results of records that are not durable yet.
         self._made: list[tuple[int, Results]] = []
         self._began: int | None = None
-        self._failed: HeadwaterError | None = None
+        self._failed: Exception | None = None
         # The terms there were, by name: which, and the position behind which each began.
         self._terms: dict[str, tuple[int, int]] = {}
         self._term = NOTHING_HEARD
@@ -180,9 +180,8 @@ class RootMachine:
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         self._refuse_if_failed()
         out = Outbox()
-        stream = getattr(message, "stream", None)
-        if isinstance(stream, Stream) and self._is_stale(stream):
-            out.add(sender, Stale(stream))
+        if isinstance(message, Delivery | Probe | Ask) and not self._is_member(sender, message.stream, out):
+            pass
         elif isinstance(message, Delivery):
             self._delivery(sender, message, out)
         elif isinstance(message, Probe):
@@ -192,11 +191,11 @@ class RootMachine:
         elif isinstance(message, Register):
             self._register(sender, message, out)
         elif isinstance(message, Leave):
-            if self.members.generation(message.node) == message.generation:
+            if sender == message.node and 0 < message.generation == self.members.generation(sender):
                 self._decide_behind(out, Left(message.node))
         elif isinstance(message, Hello):
             self._hello(sender, message, out)
-        elif isinstance(message, Silent):
+        elif isinstance(message, Silent) and sender == message.child:
             self._silent(message, out)
         return out.sends
 
@@ -308,22 +307,23 @@ class RootMachine:
         record = Record(body, self.engine.watermark, self.engine.version)
         try:
             self._apply(self._journal.append(record), body)
-        except HeadwaterError as error:
+        except Exception as error:
+            # Whatever it is: what was appended must not become durable, and nothing may follow.
             self._failed = error
             raise
 
     def _sync(self) -> None:
         try:
             self._journal.sync()
-        except HeadwaterError as error:
+            self._publish()
+        except Exception as error:
             self._failed = error
             raise
-        self._publish()
 
     def _publish(self) -> None:
-        made, self._made = self._made, []
-        for position, results in made:
-            self._emit(position, results)
+        while self._made:
+            self._emit(*self._made[0])
+            del self._made[0]
 
     def _commit(self, out: Outbox) -> None:
         self._refuse_if_failed()
@@ -458,7 +458,7 @@ class RootMachine:
 
     def _delivery(self, sender: str, message: Delivery, out: Outbox) -> None:
         partial, vector = message.partial, message.partial.vector
-        self._check_echo(sender, message.echo)
+        self._check_echoes(sender, message.echoes)
         if partial.version > self.engine.version:
             raise self._behind(f"{sender} has version {partial.version} of the queries")
         lane = self._lanes.get(message.lane)
@@ -480,7 +480,11 @@ class RootMachine:
                 out.add(sender, Ack(message.stream, message.id))
             return
         if message.lane == 0:
-            idle = [n for n in vector if sources[n].idle]
+            idle = [
+                n
+                for n, span in vector.items()
+                if sources[n].idle and span.high.position > sources[n].position
+            ]
             if idle:
                 self._decide_behind(out, *(Resumed(n) for n in idle))
         elif any(span.high.position > self._prefix(self._lanes[0], n).position for n, span in vector.items()):
@@ -506,7 +510,7 @@ class RootMachine:
         return True
 
     def _probed(self, sender: str, message: Probe, out: Outbox) -> None:
-        self._check_echo(sender, message.echo)
+        self._check_echoes(sender, message.echoes)
         lane = self._lanes.get(message.lane)
         if lane is not None:
             sources = lane.engine.sources
@@ -541,6 +545,10 @@ class RootMachine:
             known = {name: self._standing(lane, name) for name in message.sources if self._is_known(name)}
             out.add(sender, Tell(message.stream, message.lane, known, self._changes(message.version)))
 
+    def _check_echoes(self, sender: str, echoes: Iterable[Echo]) -> None:
+        for echo in echoes:
+            self._check_echo(sender, echo)
+
     def _check_echo(self, sender: str, echo: Echo) -> None:
         if echo == NOTHING_HEARD:
             return
@@ -559,11 +567,16 @@ class RootMachine:
 
     # Nodes
 
-    def _is_stale(self, stream: Stream) -> bool:
-        known = self.members.generation(stream.opener)
+    def _is_member(self, sender: str, stream: Stream, out: Outbox) -> bool:
+        """Whether a node speaks that is registered, and no later process has its name."""
+        known = self.members.generation(sender)
+        if stream.opener != sender or not known:
+            return False
         if stream.generation > known:
-            raise self._behind(f"{stream.opener} is of generation {stream.generation}")
-        return stream.generation < known
+            raise self._behind(f"{sender} is of generation {stream.generation}")
+        if stream.generation < known:
+            out.add(sender, Stale(stream))
+        return stream.generation == known
 
     def _register(self, sender: str, message: Register, out: Outbox) -> None:
         if sender != message.node:
@@ -616,6 +629,8 @@ class RootMachine:
 
     def _silent(self, message: Silent, out: Outbox) -> None:
         source = self.engine.sources.get(message.source)
+        if message.generation != self.members.generation(message.child):
+            return
         if source is None or source.idle or source.retired or self.engine.watermark is None:
             return
         name = SourceId.of(message.source).name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+from zlib import crc32
 
 from headwater.events import Batch
 from headwater.machines.link import Link
@@ -103,12 +104,16 @@ class SourceMachine:
         self._acknowledged = 0
         self._committed = 0
         self._echo = ""
-        self._link = Link(name, child, settings.patience)
+        # Numbered from the opening on: what an earlier process was answered is not for this one.
+        number = crc32(spool.opening.encode()) << 16
+        self._link = Link(name, child, settings.patience, number=number)
         self._under_way: list[_Sent] = []
         self._probe: tuple[str, int] | None = None
         # When it said hello last, and how long it waits to say so again.
         self._said, self._patience = -settings.repeat, settings.greeting
         self._asked = -settings.inquiry
+        # To whom it has said hello last.
+        self._greeted = ""
 
     @property
     def done(self) -> bool:
@@ -163,7 +168,8 @@ class SourceMachine:
         out = Outbox()
         if not self.child:
             return out.sends
-        if now - self._said >= min(self._patience, self.settings.repeat):
+        if self.child != self._greeted or now - self._said >= min(self._patience, self.settings.repeat):
+            self._greeted = self.child
             self._patience = 2 * self._patience if self.source is None else self.settings.repeat
             self._hello(out, now)
         if self.source is None or self.fenced is not None:
@@ -239,8 +245,13 @@ class SourceMachine:
         self._under_way, self._probe = [], None
         if standing is None:
             self.source, self._patience = None, self.settings.greeting
-        elif self._committed <= standing.prefix.position <= self.spool.head - self._offset:
+        # What lies before the base is counted: somebody who does not know that yet will hear of it.
+        elif self._lowest <= standing.prefix.position <= self.spool.head - self._offset:
             self._acknowledged = standing.prefix.position
+
+    @property
+    def _lowest(self) -> int:
+        return max(self._committed, self.spool.base - self._offset)
 
     def _counted(self, message: Commit) -> None:
         if self.source is None or self.source not in message.committed:

@@ -196,18 +196,18 @@ class Columns(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., opening: _Optional[str] = ..., events: _Optional[_Union[_events_pb2.Events, _Mapping]] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("stream", "id", "partial", "lane", "echo")
+    __slots__ = ("stream", "id", "partial", "lane", "echoes")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
-    ECHO_FIELD_NUMBER: _ClassVar[int]
+    ECHOES_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
     partial: _partials_pb2.Partial
     lane: int
-    echo: Echo
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., lane: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ...) -> None: ...
+    echoes: _containers.RepeatedCompositeFieldContainer[Echo]
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., partial: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., lane: _Optional[int] = ..., echoes: _Optional[_Iterable[_Union[Echo, _Mapping]]] = ...) -> None: ...
 
 class Standing(_message.Message):
     __slots__ = ("name", "incarnation", "prefix", "lateness", "site", "barrier")
@@ -252,14 +252,14 @@ class Named(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Probe(_message.Message):
-    __slots__ = ("stream", "id", "heads", "interest", "lane", "version", "echo", "brief")
+    __slots__ = ("stream", "id", "heads", "interest", "lane", "version", "echoes", "brief")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
     INTEREST_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    ECHO_FIELD_NUMBER: _ClassVar[int]
+    ECHOES_FIELD_NUMBER: _ClassVar[int]
     BRIEF_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     id: str
@@ -267,9 +267,9 @@ class Probe(_message.Message):
     interest: _containers.RepeatedCompositeFieldContainer[Named]
     lane: int
     version: int
-    echo: Echo
+    echoes: _containers.RepeatedCompositeFieldContainer[Echo]
     brief: bool
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., brief: _Optional[bool] = ...) -> None: ...
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., id: _Optional[str] = ..., heads: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ..., interest: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., lane: _Optional[int] = ..., version: _Optional[int] = ..., echoes: _Optional[_Iterable[_Union[Echo, _Mapping]]] = ..., brief: _Optional[bool] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("stream", "sources", "lane", "version")
@@ -366,9 +366,11 @@ class Commit(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., lanes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Silent(_message.Message):
-    __slots__ = ("child", "source")
+    __slots__ = ("child", "source", "generation")
     CHILD_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     child: str
     source: Standing
-    def __init__(self, child: _Optional[str] = ..., source: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+    generation: int
+    def __init__(self, child: _Optional[str] = ..., source: _Optional[_Union[Standing, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
