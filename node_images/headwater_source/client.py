@@ -81,6 +81,7 @@ class SourceClient:
             await asyncio.sleep(0.05 if busy else 0.5)
 
     def _turn(self, child: str, address: str) -> None:
+        self.machine.turn()
         self.exchange.connect(address, child, "root")
 
     def _follow(self) -> None:

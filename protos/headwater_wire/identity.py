@@ -122,11 +122,11 @@ class Guard:
     def _of_a_source(self, envelope: pb.Envelope) -> Refusal | None:
         if envelope.sender != self._owner:
             return self._denied(f"speaks as {envelope.sender!r}, but its certificate is no node's")
-        if envelope.to != self._guards.name:
-            return self._denied(f"speaks to {envelope.to!r}, but its certificate is no node's")
         kind = envelope.WhichOneof("message")
         if kind is None:
             return None
+        if envelope.to != self._guards.name:
+            return self._denied(f"speaks to {envelope.to!r}, but its certificate is no node's")
         about = _about(kind, getattr(envelope, kind))
         if about is None:
             return self._denied(f"says {kind}, but its certificate is no node's")

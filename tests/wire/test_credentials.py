@@ -133,16 +133,16 @@ def test_what_a_node_passes_on_reaches_the_root_and_comes_back(authority: Author
     async def run() -> None:
         root = Party("root", authority.issue("root"))
         node = Party("c", authority.issue("c", role="node"))
-        source = Party("s1", authority.issue("s1", role="source"))
-        async with parties(root, node, source):
+        below_it = Party("d", authority.issue("d", role="node"))
+        async with parties(root, node, below_it):
             port = await root.exchange.serve("127.0.0.1:0")
             node.exchange.connect(f"127.0.0.1:{port}", "root", "root")
-            below = await node.exchange.serve("127.0.0.1:0")
-            source.exchange.connect(f"127.0.0.1:{below}", "c", "root")
-            source.hello("root", "s1")
-            await until(lambda: source.heard)
-        assert [sender for sender, _ in root.heard] == ["s1"]
-        assert [sender for sender, _ in source.heard] == ["root"]
+            port_below = await node.exchange.serve("127.0.0.1:0")
+            below_it.exchange.connect(f"127.0.0.1:{port_below}", "c", "root")
+            below_it.hello("root", "d")
+            await until(lambda: below_it.heard)
+        assert [sender for sender, _ in root.heard] == ["d"]
+        assert [sender for sender, _ in below_it.heard] == ["root"]
         assert node.heard == []
 
     asyncio.run(run())

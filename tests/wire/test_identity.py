@@ -22,29 +22,29 @@ def code(refusal: Refusal | None) -> grpc.StatusCode | None:
     return None if refusal is None else refusal.code
 
 
-def envelopes(sender: str, about: str) -> dict[str, pb.Envelope]:
+def envelopes(sender: str, about: str, to: str = "c") -> dict[str, pb.Envelope]:
     """One of every kind, all about one party."""
     named = [pb.Named(name=about, incarnation=1)]
     standing = pb.Standing(name=about, incarnation=1)
     return {
-        "hello": pb.Envelope(sender=sender, hello=pb.Hello(name=about)),
-        "challenge": pb.Envelope(sender=sender, challenge=pb.Challenge()),
-        "welcome": pb.Envelope(sender=sender, welcome=pb.Welcome(name=about)),
-        "fenced": pb.Envelope(sender=sender, fenced=pb.Fenced()),
-        "columns": pb.Envelope(sender=sender, columns={"events": {"source": about}}),
-        "delivery": pb.Envelope(sender=sender, delivery=pb.Delivery()),
-        "probe": pb.Envelope(sender=sender, probe=pb.Probe(heads=[standing], interest=named)),
-        "ask": pb.Envelope(sender=sender, ask=pb.Ask(sources=named)),
-        "tell": pb.Envelope(sender=sender, tell=pb.Tell()),
-        "ack": pb.Envelope(sender=sender, ack=pb.Ack()),
-        "resync": pb.Envelope(sender=sender, resync=pb.Resync()),
-        "commit": pb.Envelope(sender=sender, commit=pb.Commit()),
-        "silent": pb.Envelope(sender=sender, silent=pb.Silent(child=about, source=standing)),
-        "register": pb.Envelope(sender=sender, register=pb.Register(node=about)),
-        "registered": pb.Envelope(sender=sender, registered=pb.Registered(node=about)),
-        "leave": pb.Envelope(sender=sender, leave=pb.Leave(node=about)),
-        "stale": pb.Envelope(sender=sender, stale=pb.Stale(stream=pb.StreamId(opener=about))),
-        "piece": pb.Envelope(sender=sender, piece=pb.Piece()),
+        "hello": pb.Envelope(sender=sender, to=to, hello=pb.Hello(name=about)),
+        "challenge": pb.Envelope(sender=sender, to=to, challenge=pb.Challenge()),
+        "welcome": pb.Envelope(sender=sender, to=to, welcome=pb.Welcome(name=about)),
+        "fenced": pb.Envelope(sender=sender, to=to, fenced=pb.Fenced()),
+        "columns": pb.Envelope(sender=sender, to=to, columns={"events": {"source": about}}),
+        "delivery": pb.Envelope(sender=sender, to=to, delivery=pb.Delivery()),
+        "probe": pb.Envelope(sender=sender, to=to, probe=pb.Probe(heads=[standing], interest=named)),
+        "ask": pb.Envelope(sender=sender, to=to, ask=pb.Ask(sources=named)),
+        "tell": pb.Envelope(sender=sender, to=to, tell=pb.Tell()),
+        "ack": pb.Envelope(sender=sender, to=to, ack=pb.Ack()),
+        "resync": pb.Envelope(sender=sender, to=to, resync=pb.Resync()),
+        "commit": pb.Envelope(sender=sender, to=to, commit=pb.Commit()),
+        "silent": pb.Envelope(sender=sender, to=to, silent=pb.Silent(child=about, source=standing)),
+        "register": pb.Envelope(sender=sender, to=to, register=pb.Register(node=about)),
+        "registered": pb.Envelope(sender=sender, to=to, registered=pb.Registered(node=about)),
+        "leave": pb.Envelope(sender=sender, to=to, leave=pb.Leave(node=about)),
+        "stale": pb.Envelope(sender=sender, to=to, stale=pb.Stale(stream=pb.StreamId(opener=about))),
+        "piece": pb.Envelope(sender=sender, to=to, piece=pb.Piece()),
     }
 
 
@@ -53,13 +53,18 @@ def test_there_is_an_envelope_of_every_kind_here() -> None:
     assert set(envelopes("s1", "s1")) == kinds
 
 
-@given(sender=NAMES, about=NAMES, kind=st.sampled_from(sorted(envelopes("s1", "s1"))))
-def test_a_source_speaks_as_itself_of_itself_and_only_what_sources_say(
-    sender: str, about: str, kind: str
+@given(
+    sender=NAMES,
+    about=NAMES,
+    to=st.sampled_from(["c", "c", "root", "s2"]),
+    kind=st.sampled_from(sorted(envelopes("s1", "s1"))),
+)
+def test_a_source_speaks_as_itself_of_itself_to_its_child_and_only_what_sources_say(
+    sender: str, about: str, to: str, kind: str
 ) -> None:
     guard = opened(Guards("c"), "s1")
-    found = guard.refusal(envelopes(sender, about)[kind])
-    if sender == about == "s1" and kind in ("hello", "columns", "probe"):
+    found = guard.refusal(envelopes(sender, about, to)[kind])
+    if sender == about == "s1" and to == "c" and kind in ("hello", "columns", "probe"):
         assert found is None
     else:
         assert code(found) is grpc.StatusCode.PERMISSION_DENIED
@@ -68,7 +73,10 @@ def test_a_source_speaks_as_itself_of_itself_and_only_what_sources_say(
 def test_a_probe_that_asks_about_one_other_source_is_refused() -> None:
     guard = opened(Guards("c"), "s1")
     probe = pb.Probe(heads=[pb.Standing(name="s1")], interest=[pb.Named(name="s1"), pb.Named(name="s2")])
-    assert code(guard.refusal(pb.Envelope(sender="s1", probe=probe))) is grpc.StatusCode.PERMISSION_DENIED
+    assert (
+        code(guard.refusal(pb.Envelope(sender="s1", to="c", probe=probe)))
+        is grpc.StatusCode.PERMISSION_DENIED
+    )
 
 
 @given(first=NAMES, roles=st.sets(st.sampled_from(["node", "root", "source", "other"])))

@@ -143,6 +143,10 @@ class SourceMachine:
             self._counted(message)
         return out.sends
 
+    def turn(self) -> None:
+        """Whoever owns the connections turns to another child: say hello there, whoever it is."""
+        self.child = self._greeted = ""
+
     def send(self, now: int) -> list[Send]:
         """Send what is there, as far as there is room on the way."""
         out = Outbox()
