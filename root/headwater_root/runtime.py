@@ -96,7 +96,6 @@ class RootRuntime:
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
-        self.deliveries.check(self.log.committed)
         self.machine = RootMachine(
             queries, settings, _Journal(self.log, self.syncs), lambda: secrets.token_hex(8), self._emit
         )
@@ -104,13 +103,12 @@ class RootRuntime:
         self.emitted: Counter[int] = Counter()
         self._snapshots = Snapshots(queries, functions, settings.apart)
         self._keep, self._segment_bytes = keep_results, segment_bytes
-        begin = perf_counter()
-        self._restore()
-        self.restored = self.machine.position
-        for position, data in self.log.read(self.restored):
-            self.machine.replay(position, stored.decode(data, codec))
-        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
-        self.machine.begin()
+        try:
+            self.deliveries.check(self.log.committed)
+            self._replay(codec)
+        except BaseException:
+            self.log.close()
+            raise
         self.exchange = Exchange("root", self._take, codec, credentials)
         # Openings that were told of once.
         self._told: set[str] = set()
@@ -123,10 +121,23 @@ class RootRuntime:
         )
         self.exchange.offer(NAME, control.join)
 
+    def _replay(self, codec: Codec) -> None:
+        """Be what the log says, and begin a term."""
+        begin = perf_counter()
+        self._restore()
+        self.restored = self.machine.position
+        for position, data in self.log.read(self.restored):
+            self.machine.replay(position, stored.decode(data, codec))
+        if self.restored:
+            # An opening writes the snapshot that there is: better the state as it is than the old one again.
+            self._roll()
+        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
+        self.machine.begin()
+
     def _restore(self) -> None:
         """Be what the newest snapshot says, if there is one."""
         _, data = self.log.snapshot
-        # As many bytes of records as the state takes: what is written at all is twice the records, at most.
+        # A state that is large is written more seldom: never more bytes of it than of records.
         self._long = max(self._segment_bytes, len(data))
         if not data:
             return
@@ -141,12 +152,12 @@ class RootRuntime:
         self.emitted.update(emitted)
 
     def shorten(self) -> None:
-        """Where much lies behind the newest snapshot, take another one; the records before it go.
+        """Where much lies behind the newest snapshot, take another one; the records before it go."""
+        if self.log.tail_size >= self._long and not self.machine.waits:
+            self._roll()
 
-        Their results are in the outbox, durably, and all that was told of them was told behind that.
-        """
-        if self.log.tail_size < self._long or self.machine.waits:
-            return
+    def _roll(self) -> None:
+        # The results of all records are in the outbox, durably.
         try:
             data = self._snapshots.encode((self.machine.state, dict(self.emitted)))
         except Unwritable as error:

@@ -62,7 +62,7 @@ class Unwritable(PermanentError):
     """A state that could not be read again."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the state of the root holds {what}, which a snapshot cannot")
+        super().__init__(f"the state of the root holds {what}; a snapshot cannot")
 
 
 class Unreadable(PermanentError):
@@ -83,7 +83,13 @@ class Snapshots:
         release = metadata.version("headwater").encode()
         written = BytesIO()
         written.write(_HEAD.pack(_MAGIC, FORMAT, len(release)) + release)
-        _Pickler(written, self.name_of).dump(state)
+        try:
+            _Pickler(written, self.name_of).dump(state)
+        except Unwritable:
+            raise
+        # What a user's function has made says in its own way that it cannot be pickled.
+        except Exception as error:
+            raise Unwritable(f"what cannot be pickled ({error})") from error
         return written.getvalue()
 
     def decode(self, data: bytes) -> Any:
@@ -118,7 +124,7 @@ class Snapshots:
             return "function", given.name
         if isinstance(given, Custom):
             return "operator", given.name
-        if isinstance(given, np.ufunc):
+        if isinstance(given, np.ufunc) and given in _UFUNCS.values():
             return "ufunc", given.__name__
         for name, constant in self._constants.items():
             if given is constant:
