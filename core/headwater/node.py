@@ -81,14 +81,17 @@ class Change:
     at_once: bool = False
 
 
+def every(query: Query) -> bool:
+    """A node by itself computes all that is asked."""
+    return True
+
+
 class Node:
     """Groups of queries over the prefixes of some sources."""
 
     _root = False
 
-    def __init__(
-        self, queries: Iterable[Query], *, serves: Callable[[Query], bool] = lambda query: True
-    ) -> None:
+    def __init__(self, queries: Iterable[Query], *, serves: Callable[[Query], bool] = every) -> None:
         """`serves` says which queries are computed here; versions count the others too."""
         self.order = SourceOrder()
         self._serves = serves

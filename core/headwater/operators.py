@@ -207,6 +207,10 @@ class SumCount(Ufunc):
     def __init__(self) -> None:
         self._buffer: Array = np.empty(0, np.complex128)
 
+    def __reduce__(self) -> tuple[type[SumCount], tuple[()]]:
+        # Without the buffer, which holds nothing that matters.
+        return SumCount, ()
+
     name = "sum+count"
     dtypes = (np.complex128,)
     identity = (0j,)

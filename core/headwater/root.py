@@ -27,7 +27,7 @@ from headwater.groups.sliced import SlicedGroup, SlicedPart
 from headwater.merging.closed import Closed, joined
 from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
-from headwater.node import Change, Group, Node, Source
+from headwater.node import Change, Group, Node, Source, every
 from headwater.partials import Partial
 from headwater.prefix import KeyedMarks, MarkState, judge
 from headwater.queries import Query, same_functions, validate
@@ -89,7 +89,7 @@ class Root(Node):
         *,
         expected: int = 1,
         horizon: Duration | None = None,
-        serves: Callable[[Query], bool] = lambda query: True,
+        serves: Callable[[Query], bool] = every,
     ) -> None:
         """`expected` sources must be admitted before anything is final; nothing is read that lies more
         than `horizon` ahead of the watermark."""

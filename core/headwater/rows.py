@@ -69,6 +69,10 @@ class Rows:
         self.total = total
         self.codes = codes
 
+    def __reduce__(self) -> tuple[type[Rows], tuple[Any, ...]]:
+        # What was picked or joined stands for itself, without what it was made from.
+        return Rows, (self.ts, self.value, self.seq, self.source, self.in_order, self.total, self.codes)
+
     def __len__(self) -> int:
         return len(self.value)
 

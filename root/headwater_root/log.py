@@ -172,9 +172,11 @@ class Log:
         return sum(segment.size for segment in self._segments)
 
     @property
-    def segment_size(self) -> int:
-        """Bytes of the records in the newest segment, by which a caller decides when to roll."""
-        return self._segments[-1].size - self._segments[-1].begin if self._segments else 0
+    def tail_size(self) -> int:
+        """Bytes of the records behind the newest snapshot, by which a caller decides when to roll."""
+        held = self._segments
+        reached = held[-1].snapshot_position if held else 0
+        return sum(segment.size - segment.begin for segment in held if segment.first > reached)
 
     @property
     def snapshot(self) -> tuple[int, bytes]:

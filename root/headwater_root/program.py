@@ -120,7 +120,8 @@ class _Program:
             # Whoever started the program reads where it listens from its first line.
             print(json.dumps({"node": "root", "port": port, "metrics": shown}), flush=True)
             extra = {"topology": self._topology.name, "port": port, "metrics": shown}
-            extra |= {"records": runtime.replayed, "replay_seconds": round(runtime.replay_seconds, 3)}
+            extra |= {"records": runtime.replayed, "snapshot": runtime.restored}
+            extra |= {"replay_seconds": round(runtime.replay_seconds, 3)}
             log.info("started", extra={**extra, "tls": self._credentials is not None})
             await self._until_ended(runtime)
         log.info("ended", extra={"position": runtime.machine.position})

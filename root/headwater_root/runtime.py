@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from headwater import topology
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, PermanentError
 from headwater.machines.messages import Delivery, Fenced, Message, Send
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
@@ -25,6 +25,7 @@ from headwater_root.control import NAME, Control
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
+from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
 from headwater_root.timings import Timings
 from headwater_wire import records as stored
 from headwater_wire.clock import now
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # How long batches wait for others, so that one fsync makes all of them durable.
 GROUP_SECONDS = 0.002
+# How many bytes of records lie behind a snapshot before there is another one.
+SEGMENT_BYTES = 64 * 2**20
 
 
 class _Journal:
@@ -58,6 +61,16 @@ class _Journal:
         self._syncs.add(perf_counter() - begin)
 
 
+class StateUnreadable(PermanentError):
+    """The log begins with a state that this program cannot read, and the records before it are gone."""
+
+    def __init__(self, directory: Path, first: int, why: Unreadable) -> None:
+        super().__init__(
+            f"{directory}: {why}; the log begins with record {first}, so no other can be replayed: start the "
+            "release that wrote it, with the functions that it had, or begin anew in another directory"
+        )
+
+
 class RootRuntime:
     """A root on a directory: what it was, it is again after a restart."""
 
@@ -73,25 +86,29 @@ class RootRuntime:
         name: str = "",
         functions: topology.Functions = lambda name: None,
         keep_results: bool = False,
+        segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """`name` is that of the topology, `functions` finds users' functions by their names; `keep_results`
-        leaves every result in the outbox, for whoever reads it there."""
+        leaves every result in the outbox and every record in the log, for whoever reads them there.
+        Behind `segment_bytes` of records the log goes on with the state as it is then."""
         codec = codec or Codec()
         self.syncs = Timings()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
-        self.deliveries.check(self.log.committed)
         self.machine = RootMachine(
             queries, settings, _Journal(self.log, self.syncs), lambda: secrets.token_hex(8), self._emit
         )
         # Windows put out, of each query by its number.
         self.emitted: Counter[int] = Counter()
-        begin = perf_counter()
-        for position, data in self.log.read(0):
-            self.machine.replay(position, stored.decode(data, codec))
-        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
-        self.machine.begin()
+        self._snapshots = Snapshots(queries, functions, settings.apart)
+        self._keep, self._segment_bytes = keep_results, segment_bytes
+        try:
+            self.deliveries.check(self.log.committed)
+            self._replay(codec)
+        except BaseException:
+            self.log.close()
+            raise
         self.exchange = Exchange("root", self._take, codec, credentials)
         # Openings that were told of once.
         self._told: set[str] = set()
@@ -103,6 +120,55 @@ class RootRuntime:
             name, self.machine, self.deliveries, self.emitted, self.exchange.send, self._halt, functions
         )
         self.exchange.offer(NAME, control.join)
+
+    def _replay(self, codec: Codec) -> None:
+        """Be what the log says, and begin a term."""
+        begin = perf_counter()
+        self._restore()
+        self.restored = self.machine.position
+        for position, data in self.log.read(self.restored):
+            self.machine.replay(position, stored.decode(data, codec))
+        if self.restored:
+            # An opening writes the snapshot that there is: better the state as it is than the old one again.
+            self._roll()
+        self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
+        self.machine.begin()
+
+    def _restore(self) -> None:
+        """Be what the newest snapshot says, if there is one."""
+        _, data = self.log.snapshot
+        # A state that is large is written more seldom: never more bytes of it than of records.
+        self._long = max(self._segment_bytes, len(data))
+        if not data:
+            return
+        try:
+            state, emitted = self._snapshots.decode(data)
+        except Unreadable as error:
+            if self.log.first > 1:
+                raise StateUnreadable(self.log.directory, self.log.first, error) from error
+            log.warning("the whole log is replayed", extra={"problem": str(error)})
+            return
+        self.machine.restore(state)
+        self.emitted.update(emitted)
+
+    def shorten(self) -> None:
+        """Where much lies behind the newest snapshot, take another one; the records before it go."""
+        if self.log.tail_size >= self._long and not self.machine.waits:
+            self._roll()
+
+    def _roll(self) -> None:
+        # The results of all records are in the outbox, durably.
+        try:
+            data = self._snapshots.encode((self.machine.state, dict(self.emitted)))
+        except Unwritable as error:
+            # All goes on, and a restart takes longer.
+            log.warning("the log cannot be shortened", extra={"problem": str(error)})
+            self._long = 2 * self.log.tail_size
+            return
+        self.log.roll(data)
+        self._long = max(self._segment_bytes, len(data))
+        if not self._keep:
+            self.log.truncate(self.log.committed + 1)
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
@@ -148,6 +214,7 @@ class RootRuntime:
         if self.failed is None and not self.outbox.full:
             try:
                 self.exchange.send(self.machine.commit())
+                self.shorten()
             except Exception as error:
                 self.failed = error
 
@@ -169,6 +236,7 @@ class RootRuntime:
                 # At the bound nothing more is acknowledged until the sinks have caught up.
                 if not self.outbox.full:
                     self.exchange.send(self.machine.tick(now()))
+                    self.shorten()
             # Whatever it is, a root whose heart has stopped must not seem alive.
             except Exception as error:
                 self.failed = error

@@ -20,13 +20,13 @@ QUERIES = [
 
 @pytest.mark.parametrize("seed", range(60))
 def test_every_event_is_counted_once(seed: int) -> None:
-    world = World(seed, QUERIES, faults=0 if seed < 10 else 12)
+    world = World(seed, QUERIES, faults=0 if seed < 10 else 12, snapshots=seed % 2 == 1)
     world.run()
     world.check()
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_lanes_stand_where_they_stand(seed: int) -> None:
-    world = World(seed, QUERIES, faults=0 if seed < 5 else 12, lanes=True)
+    world = World(seed, QUERIES, faults=0 if seed < 5 else 12, lanes=True, snapshots=seed % 2 == 1)
     world.run()
     world.check()

@@ -19,6 +19,7 @@ from headwater.root import Root
 from headwater.sources import SourceId
 from headwater.verification import decisions_of, differences, spec_of
 from headwater.windows import Tumbling, is_count
+from headwater_root.snapshots import Snapshots
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2
@@ -68,6 +69,7 @@ class Disk:
     def __init__(self) -> None:
         self.records: list[Entry] = []
         self.durable = self.term = 0
+        self.snapshot: tuple[int, bytes] = (0, b"")
 
     def append(self, record: Entry) -> int:
         # What is written is bytes, and what is read back is made of them.
@@ -94,8 +96,20 @@ Machine = source.SourceMachine | node.NodeMachine | root.RootMachine
 class World:
     """One run, which a seed replays exactly."""
 
-    def __init__(self, seed: int, queries: Sequence[Query], *, faults: int = 12, lanes: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        queries: Sequence[Query],
+        *,
+        faults: int = 12,
+        lanes: bool = False,
+        snapshots: bool = False,
+    ) -> None:
+        """`snapshots`: half of the restarts of the root replay only what lies behind the last one."""
         self.apart = apart if lanes else shared
+        self.snapshots = Snapshots(queries, lambda name: None, self.apart)
+        # Chance of its own, so that a seed means the same run otherwise.
+        self.shots = random.Random(seed) if snapshots else None
         self.rng = rng = random.Random(seed)
         self.queries = list(queries)
         self.now = self.count = 0
@@ -154,10 +168,14 @@ class World:
     def _make(self, name: str) -> None:
         if name == "root":
             settings = root.Settings(expected=len(self.sources), start_timeout=200, apart=self.apart)
-            self.found = {}
             made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
-            for position, record in enumerate(self.disk.open(), start=1):
+            if self.shots is not None and self.disk.snapshot[0] and self.shots.random() < 0.5:
+                made.restore(self.snapshots.decode(self.disk.snapshot[1]))
+            before, after = self.found, made.position
+            self.found = {position: rows for position, rows in before.items() if position <= after}
+            for position, record in enumerate(self.disk.open()[after:], start=after + 1):
                 made.replay(position, record)
+            assert repr(self.found) == repr(before), "a replay gave other results"
             made.begin()
             self.machines[name] = made
         elif name in self.sources:
@@ -215,6 +233,8 @@ class World:
             machine.parent = self.parent[name]
             self._send(name, machine.flush(self.now))
         self._send(name, machine.tick(self.now))
+        if isinstance(machine, root.RootMachine) and self.shots is not None and self.shots.random() < 0.1:
+            self.disk.snapshot = machine.position, self.snapshots.encode(machine.state)
         self._at(self.rng.randint(5, 9), lambda: self._tick(name))
 
     def _produce(self, name: str) -> None:

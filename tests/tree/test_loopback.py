@@ -53,9 +53,20 @@ def filled(directory: Path, seed: int, events: int) -> Spool:
     return spool
 
 
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 async def through_a_tree(directory: Path, spools: list[Spool]) -> RootRuntime:
     sinks = [Sink("jsonlines", "lines"), Sink("parquet", "tables")]
-    root = RootRuntime(QUERIES, directory / "root", Settings(expected=len(spools)), sinks, keep_results=True)
+    root = RootRuntime(
+        QUERIES,
+        directory / "root",
+        Settings(expected=len(spools)),
+        sinks,
+        keep_results=True,
+        segment_bytes=30_000,
+    )
     port = await root.start("127.0.0.1:0")
     middle = NodeRuntime("m", "root", child=False, flush_interval=0.03)
     above = await middle.start("127.0.0.1:0", f"127.0.0.1:{port}")
@@ -111,8 +122,11 @@ def test_what_comes_out_of_a_tree_is_what_the_oracle_says(tmp_path: Path) -> Non
     assert list(resultlines.decode(lines)) == rows
     assert dataset(tmp_path / "root" / "sinks" / "tables").count_rows() == len(rows)
     # A root that comes back from its log is where it was, and writes the same results again.
+    files = contents(tmp_path / "root" / "outbox")
     again = RootRuntime(QUERIES, tmp_path / "root", Settings(expected=len(spools)))
     assert again.machine.committed == root.machine.committed
     assert again.machine.engine.watermark == engine.watermark
     assert again.windows == len(rows)
+    assert 0 < again.restored < again.replayed
+    assert contents(tmp_path / "root" / "outbox") == files
     again.log.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from headwater.names import Names
@@ -20,6 +22,10 @@ class Space:
         self.names: Names[tuple[str, str | None]] = Names()
         # Dictionaries of batches that were translated before; holding them keeps their ids theirs.
         self._known: dict[tuple[int, str], tuple[tuple[str, ...], Array | None]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An id means nothing elsewhere.
+        return {**self.__dict__, "_known": {}}
 
     def __len__(self) -> int:
         return len(self.names.listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from headwater.node import Change
 from headwater.queries import Query
@@ -14,6 +15,17 @@ Apart = Callable[[Query], bool]
 def shared(query: Query) -> bool:
     """Count windows are made at the root from forwarded events: none needs a position of its own."""
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """The queries of one lane, by what holds when it is asked: one that is added again has another lane."""
+
+    lanes: dict[str, int]
+    lane: int
+
+    def __call__(self, query: Query) -> bool:
+        return self.lanes.get(query.id, 0) == self.lane
 
 
 class Lanes:
@@ -40,8 +52,7 @@ class Lanes:
 
     def serves(self, lane: int) -> Callable[[Query], bool]:
         """Whether a query is computed in a lane."""
-        # By what holds now: a query that is added again has another lane.
-        return lambda query: self._lane.get(query.id, 0) == lane
+        return _Served(self._lane, lane)
 
     def apply(self, change: Change) -> int | None:
         """Take a change; gives the lane that it brings or ends."""

@@ -62,7 +62,7 @@ from headwater.machines.records import (
 from headwater.node import Change, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
-from headwater.queries import Query
+from headwater.queries import Query, signature
 from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
@@ -126,6 +126,19 @@ class _Lane:
                 self.engine.skip(source, decided.body.seq)
         if not waiting:
             self.later.pop(source, None)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the records up to a position come to: all that a root needs which does not replay them."""
+
+    position: int
+    queries: tuple[Query, ...]
+    members: Members
+    openings: Openings
+    numbering: Lanes
+    lanes: dict[int, _Lane]
+    terms: dict[str, tuple[int, int]]
 
 
 class RootMachine:
@@ -231,6 +244,31 @@ class RootMachine:
             )
         self._apply(position, record.body)
         self._publish()
+
+    @property
+    def state(self) -> State:
+        """The state at `position`, until the next step; only while nothing waits to be committed."""
+        self._refuse_if_failed()
+        assert not self._pending
+        return State(
+            self.position,
+            self.queries,
+            self.members,
+            self.openings,
+            self._numbering,
+            self._lanes,
+            self._terms,
+        )
+
+    def restore(self, state: State) -> None:
+        """Go on from a state that another root was in, which is this one's from now on; before any replay."""
+        if [signature(query) for query in state.queries] != [signature(query) for query in self.queries]:
+            raise LogDiffers(
+                f"the log was written with other queries to begin with ({_listed(state.queries)}) than were "
+                f"given ({_listed(self.queries)}); give those, and add and remove queries while the root runs"
+            )
+        self.position, self.members, self.openings = state.position, state.members, state.openings
+        self._numbering, self._lanes, self._terms = state.numbering, state.lanes, state.terms
 
     def add(self, query: Query) -> Change:
         """Add a query above everything applied (rule 18)."""
@@ -673,3 +711,7 @@ class RootMachine:
         if message.via and child != message.via and not fixed and self.members.is_live(message.via):
             self._decide(Assigned(message.name, message.via))
         return message.via
+
+
+def _listed(queries: Iterable[Query]) -> str:
+    return ", ".join(query.id for query in queries) or "none"

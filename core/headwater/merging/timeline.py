@@ -8,6 +8,7 @@ one fold over whole blocks instead of all of its slices (van Herk; no subtractio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,14 @@ class Timeline:
         simple = [operator for operator in operators if isinstance(operator, Ufunc)]
         self._simple = simple if len(simple) == len(operators) else None
         self._reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Methods of the operators: whoever reads the state has some of their own.
+        return {name: held for name, held in self.__dict__.items() if name != "_merge"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._merge = [operator.merge_row for operator in self._operators]
 
     def _reset(self) -> None:
         self._room = 64
