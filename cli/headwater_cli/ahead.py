@@ -11,6 +11,8 @@ from headwater_source.columns import Events
 
 # So many parts are read before anybody wants them.
 AHEAD = 4
+# How long it is waited for a reader to end, in seconds: one that waits for a pipe does not.
+PATIENCE = 0.5
 
 
 class Ahead:
@@ -21,12 +23,16 @@ class Ahead:
         self._said: asyncio.Queue[Events | BaseException | None] = asyncio.Queue()
         self._room = threading.Semaphore(AHEAD)
         # Nobody can wake a thread that waits for a pipe: it ends with the process.
-        threading.Thread(target=self._read, args=(parts,), daemon=True).start()
+        self._over = False
+        self._thread = threading.Thread(target=self._read, args=(parts,), daemon=True)
+        self._thread.start()
 
     def _read(self, parts: Iterable[Events]) -> None:
         try:
             for part in parts:
                 self._room.acquire()
+                if self._over:
+                    return
                 self._say(part)
             self._say(None)
         except BaseException as error:
@@ -36,6 +42,12 @@ class Ahead:
         # Without a loop nobody listens any more.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._said.put_nowait, what)
+
+    def close(self) -> None:
+        """Nobody listens any more: let the reader end, if it can."""
+        self._over = True
+        self._room.release()
+        self._thread.join(PATIENCE)
 
     async def next(self) -> Events | None:
         """The next part, None at the end; raises what the reader raised."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import signal
 import sys
 from pathlib import Path
 
@@ -134,6 +135,10 @@ def run(
         raise click.ClickException(str(error)) from error
     work = Run(found, document, children, layers, seconds or 10, events, piped)
     console = Console(stderr=as_lines)
+    # Whoever asks a run to end in this way means the same as with Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if found.root.engine != "embedded":
+        console.print(f"the {found.root.engine} root is not there yet: this run has an embedded one")
     try:
         if console.is_terminal and not as_lines:
             with Live(console=console, refresh_per_second=5) as live:
@@ -144,6 +149,10 @@ def run(
         if svg is not None:
             _save(svg, work.picture(whole=True), summary)
     except KeyboardInterrupt:
+        if as_lines:
+            click.echo(as_json(work.summary))
+        else:
+            told(work.summary, console)
         console.print("stopped")
         sys.exit(130)
     except (RuntimeError, TimeoutError, HeadwaterError) as error:

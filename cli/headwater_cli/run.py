@@ -81,10 +81,13 @@ class Run:
         self._sending = Rates()
         waited_for = len(self.feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
+        # What is to be ended with the run.
+        self._closing: list[Callable[[], None]] = []
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
         """`live` shows the tree; without a screen `echo` takes some of the windows as they come."""
+        begin = monotonic()
         try:
             leaves = await self._start()
             self.summary.nodes = len(self.processes)
@@ -98,10 +101,15 @@ class Run:
                     feeding.append(asyncio.create_task(self._pipe(self.piped, leaves)))
                 await self._until_counted(feeding, live, echo)
                 self.summary.seconds = round(monotonic() - begin, 2)
+        except asyncio.CancelledError:
+            self.summary.seconds = round(monotonic() - begin, 2)
+            self.summary.problems = ["stopped before everything was sent and counted"]
+            raise
         finally:
             ended = await self._stop()
-        self._results.look()
-        self._sum_up(ended)
+            if self.processes and self.root.last:
+                self._results.look()
+                self._sum_up(ended)
         if verify:
             self._verify()
         self.summary.judge()
@@ -169,6 +177,8 @@ class Run:
 
     async def _stop(self) -> dict[str, int | None]:
         """End everything; gives the code of each process."""
+        for close in self._closing:
+            close()
         for client in self.clients:
             await client.stop()
         # From the edge to the root: what a node still holds, its parent takes.
@@ -190,6 +200,7 @@ class Run:
         opened: dict[str, Source] = {}
         latest = TS_MIN
         ahead = Ahead(piped)
+        self._closing.append(ahead.close)
         while (part := await ahead.next()) is not None:
             for name, events in part.by_source(UNNAMED):
                 feed = piped.feed(name, None if events.site is None else events.site.at(0))
@@ -320,7 +331,7 @@ class Run:
         for nodes in self._tree:
             total = nodes.total("bytes_up")
             share = round(total / max(self._raw, 1), 4)
-            yield Layer(nodes.layer, len(nodes.processes), total, share)
+            yield Layer(nodes.layer, len(nodes.processes), total, share if self._raw else 0.0)
 
 
 def _behind(reached: int | None, low: int | None) -> int | None:

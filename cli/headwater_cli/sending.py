@@ -157,6 +157,8 @@ class Sending:
                 await self._take(part)
         except BadRecord as bad:
             return bad
+        finally:
+            ahead.close()
         if not self._open and self.options.name:
             # Nothing was read; what the spool has left is sent, and a last heartbeat has somebody to say it.
             self._opened(self.options.name)

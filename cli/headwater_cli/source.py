@@ -9,7 +9,7 @@ import click
 from headwater_cli import client
 
 _incarnation = click.option(
-    "--incarnation", type=click.IntRange(1), help="Which one of that name.  [default: the latest]"
+    "--incarnation", type=click.IntRange(1, 2**32 - 1), help="Which one of that name.  [default: the latest]"
 )
 _as_lines = click.option("--json", "as_lines", is_flag=True, help="The answer as JSON.")
 
@@ -54,7 +54,7 @@ def retire(name: str, incarnation: int | None, as_lines: bool, root: client.At) 
 
 @source.command()
 @click.argument("name")
-@click.argument("seq", type=click.IntRange(1))
+@click.argument("seq", type=click.IntRange(1, 2**63 - 1))
 @_incarnation
 @_as_lines
 @client.at_root

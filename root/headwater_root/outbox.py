@@ -14,6 +14,7 @@ a write that raised has either not happened or can be repeated.
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import threading
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
-from headwater.errors import PermanentError
+from headwater.errors import PermanentError, RetryableError
 from headwater_root import files
 from headwater_root.files import Damaged
 
@@ -32,6 +33,17 @@ log = logging.getLogger(__name__)
 BOUND = 2**30
 _NAME = re.compile(r"(\d{20})-(\d{10})")
 _TRIMMED = "trimmed"
+
+
+class OutboxStopped(RetryableError):
+    """The volume failed: results that are final cannot be kept, so nothing more is acknowledged."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        super().__init__(
+            f"{path}: writing results failed ({error.strerror or error}); "
+            f"{'make room on the volume' if full else 'see to the volume'} and start the root again"
+        )
 
 
 class NotTheSame(PermanentError):
@@ -100,7 +112,10 @@ class Outbox:
                 if epoch in sizes:
                     raise NotTheSame(path)
                 log.warning("the same part of the log gave other results before", extra={"path": str(known)})
-            files.replace(path, rows)
+            try:
+                files.replace(path, rows)
+            except OSError as error:
+                raise OutboxStopped(path, error) from error
             self._sizes.setdefault(position, {})[epoch] = len(rows)
             self._last = max(self._last, position)
             self._bytes += len(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import signal
@@ -15,6 +16,7 @@ from headwater.errors import Invalid, Problem
 from headwater.machines.root import Settings
 from headwater.topology import Topology, topology_of
 from headwater_root.metrics import RootMetrics
+from headwater_root.outbox import OutboxStopped
 from headwater_root.runtime import RootRuntime
 from headwater_wire.credentials import Credentials
 from headwater_wire.functions import Functions
@@ -105,6 +107,8 @@ class _Program:
             try:
                 runtime = await asyncio.to_thread(self._open)
             except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise OutboxStopped(self._directory, error) from error
                 problem = Problem("--directory", f"cannot be used ({error})", "give one that can be written")
                 raise Invalid("the root cannot be started", [problem]) from error
             stack.push_async_callback(runtime.stop)
