@@ -41,7 +41,9 @@ def main() -> int:
         "--metrics", metavar="ADDRESS", help="host and port of /metrics, /healthz and /readyz"
     )
     parser.add_argument(
-        "--keep-results", action="store_true", help="leave results in the outbox that every sink has"
+        "--keep-results",
+        action="store_true",
+        help="leave everything in outbox and log, also what every sink has",
     )
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")

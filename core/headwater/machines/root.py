@@ -248,9 +248,9 @@ class RootMachine:
 
     @property
     def state(self) -> State:
-        """The state at `position`, until the next step; only while nothing waits to be committed."""
+        """The state at `position`, until the next step; only while it is settled."""
         self._refuse_if_failed()
-        assert not self._pending
+        assert self.settled
         return State(
             self.position,
             self.queries,
@@ -320,6 +320,11 @@ class RootMachine:
         return bool(self._pending)
 
     @property
+    def settled(self) -> bool:
+        """Whether nothing waits to be committed or put out."""
+        return not self._pending and not self._made
+
+    @property
     def committed(self) -> dict[str, int]:
         """Up to where each source is counted for good, in all lanes."""
         return {name: self._counted(name) for name in self.engine.sources}
@@ -359,9 +364,10 @@ class RootMachine:
         self._publish()
 
     def _publish(self) -> None:
-        made, self._made = self._made, []
-        for position, results in made:
-            self._emit(position, results)
+        # What cannot be put out stays for the next time.
+        while self._made:
+            self._emit(*self._made[0])
+            del self._made[0]
 
     def _commit(self, out: Outbox) -> None:
         self._refuse_if_failed()
