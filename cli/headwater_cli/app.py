@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwater.errors import HeadwaterError
-from headwater_cli import manifests
+from headwater_cli import demo, manifests
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
 from headwater_cli.query import query
@@ -70,7 +70,7 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
 
 
 @main.command()
-@click.argument("topology", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("topology", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--children", default=2, show_default=True, type=click.IntRange(1, 64), help="How many children."
 )
@@ -100,7 +100,7 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
     "--svg", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Save the last picture."
 )
 def run(
-    topology: Path,
+    topology: Path | None,
     children: int,
     layers: list[int],
     seconds: int | None,
@@ -115,20 +115,22 @@ def run(
     """Start a whole tree as processes of this machine, with generated or piped sources.
 
     \b
+    headwater run --verify
     headwater run examples/factory.yaml --verify
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
     headwater run examples/factory.yaml --events 50000 --json
     headwater run examples/tumbling.yaml --input day.csv --verify
 
+    Without TOPOLOGY it is a small factory. While it runs, headwater query and headwater status speak to it.
     Ends with code 0 only if every event is accounted for, every process ended as it should and, with
-    --verify, every window is right. While it runs, headwater query and headwater status speak to it.
+    --verify, every window is right.
     """
     if seconds is not None and events is not None:
         raise click.UsageError("--seconds and --events stand beside each other; give one of them")
     if source is not None and (seconds is not None or events is not None):
         raise click.UsageError("an --input ends by itself; drop --seconds and --events")
-    document = manifests.read(topology)
-    found = manifests.topology(topology)
+    document = demo.DOCUMENT if topology is None else manifests.read(topology)
+    found = demo.topology() if topology is None else manifests.topology(topology)
     try:
         piped = None if source is None else Piped(source, format, columns, found, keep=verify)
     except HeadwaterError as error:

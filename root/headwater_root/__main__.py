@@ -33,7 +33,12 @@ def main() -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--topology", metavar="FILE", required=True, help="the manifest as JSON")
+    parser.add_argument(
+        "--topology",
+        metavar="FILE",
+        required=True,
+        help="the manifest as JSON or, where PyYAML is installed, YAML",
+    )
     parser.add_argument("--directory", metavar="DIR", required=True, help="log and outbox are kept here")
     parser.add_argument("--listen", metavar="ADDRESS", default="127.0.0.1:0")
     parser.add_argument("--status", action="store_true", help="print figures as JSON lines, and no results")
@@ -41,7 +46,9 @@ def main() -> int:
         "--metrics", metavar="ADDRESS", help="host and port of /metrics, /healthz and /readyz"
     )
     parser.add_argument(
-        "--keep-results", action="store_true", help="leave results in the outbox that every sink has"
+        "--keep-results",
+        action="store_true",
+        help="leave everything in outbox and log, also what every sink has",
     )
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")

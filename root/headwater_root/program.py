@@ -48,19 +48,34 @@ def run(
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text())
+        document = _loaded(path.read_text(encoding="utf-8"))
     except OSError as error:
         problem = Problem(
             "--topology", f"{path} cannot be read ({error.strerror})", "give a manifest as JSON"
         )
         raise Invalid("the root cannot be started", [problem]) from error
     except ValueError as error:
-        problem = Problem("--topology", f"{path} is no JSON ({error})", "give a manifest as JSON")
+        problem = Problem("--topology", f"{path} is no manifest ({error})", "give one as JSON or YAML")
         raise Invalid("the root cannot be started", [problem]) from error
     if not isinstance(document, dict):
         problem = Problem("--topology", f"{path} holds no object", "give an AggregationTopology as JSON")
         raise Invalid("the root cannot be started", [problem])
     return document
+
+
+def _loaded(text: str) -> Any:
+    """JSON, or YAML where there is something to read it with."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        try:
+            import yaml
+        except ImportError:
+            raise
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(error) from error
 
 
 class _Program:

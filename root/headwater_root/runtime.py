@@ -153,7 +153,7 @@ class RootRuntime:
 
     def shorten(self) -> None:
         """Where much lies behind the newest snapshot, take another one; the records before it go."""
-        if self.log.tail_size >= self._long and not self.machine.waits:
+        if self.log.tail_size >= self._long and self.machine.settled:
             self._roll()
 
     def _roll(self) -> None:

@@ -233,7 +233,7 @@ class World:
             machine.parent = self.parent[name]
             self._send(name, machine.flush(self.now))
         self._send(name, machine.tick(self.now))
-        if isinstance(machine, root.RootMachine) and self.shots is not None and self.shots.random() < 0.1:
+        if isinstance(machine, root.RootMachine) and self.shots is not None and self.shots.random() < 0.05:
             self.disk.snapshot = machine.position, self.snapshots.encode(machine.state)
         self._at(self.rng.randint(5, 9), lambda: self._tick(name))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -100,17 +101,37 @@ def test_whoever_keeps_results_keeps_the_log(tmp_path: Path) -> None:
 
 
 def test_what_waits_is_in_no_snapshot(tmp_path: Path) -> None:
-    filled(tmp_path)
-    pump, root = Pump(), opened(tmp_path / "other")
+    pump, root = Pump(), opened(tmp_path)
     pump.introduce(root)
-    pump.send(root, WINDOWS)
     pump.offer(root, 1)
-    before = root.log.snapshot
     root.shorten()
-    assert root.log.snapshot == before
+    assert root.log.snapshot == (0, b"")
     root.machine.tick(0)
     root.shorten()
-    assert root.log.snapshot != before
+    assert root.log.snapshot[0] == root.machine.position
+    closed(root)
+
+
+def test_records_stay_until_their_results_are_in_the_outbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    pump, root = Pump(), opened(tmp_path)
+    pump.introduce(root)
+    pump.send(root, 2)
+    pump.offer(root, 3)
+    monkeypatch.setattr(root.outbox, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        root.machine.tick(0)
+    root.shorten()
+    assert (root.log.snapshot, len(contents(tmp_path))) == ((0, b""), 1)
+    root.log.close()
+    root = opened(tmp_path)
+    assert len(contents(tmp_path)) == 4
+    root.shorten()
+    assert root.log.first > 1
     closed(root)
 
 

@@ -247,9 +247,9 @@ class RootMachine:
 
     @property
     def state(self) -> State:
-        """The state at `position`, until the next step; only while nothing waits to be committed."""
+        """The state at `position`, until the next step; only while it is settled."""
         self._refuse_if_failed()
-        assert not self._pending
+        assert self.settled
         return State(
             self.position,
             self.queries,
@@ -319,6 +319,11 @@ class RootMachine:
         return bool(self._pending)
 
     @property
+    def settled(self) -> bool:
+        """Whether nothing waits to be committed or put out."""
+        return not self._pending and not self._made
+
+    @property
     def committed(self) -> dict[str, int]:
         """Up to where each source is counted for good, in all lanes."""
         return {name: self._counted(name) for name in self.engine.sources}
@@ -359,6 +364,7 @@ class RootMachine:
             raise
 
     def _publish(self) -> None:
+        # What cannot be put out stays for the next time.
         while self._made:
             self._emit(*self._made[0])
             del self._made[0]
