@@ -80,8 +80,8 @@ def decode(message: events_pb2.Events) -> Batch:
     else:
         ts = viewed(message.ts_int64, "<i8", "ts_int64", count)
     key = mark = bare = None
-    if len(message.keys) > count or len(message.marks) > count:
-        raise Malformed("keys", f"are {len(message.keys)} for {count} events", "send those that are used")
+    if len(message.keys) > EVENT_LIMIT or len(message.marks) > EVENT_LIMIT:
+        raise Malformed("keys", f"are {len(message.keys)}", f"send at most {EVENT_LIMIT} a message")
     if message.key or message.keys:
         key = coded(message.key, len(message.keys), "key", count)
     if message.mark or message.marks:
