@@ -225,7 +225,7 @@ def lateness(quick: bool) -> Iterable[Case]:
 
 
 async def _latency(seconds: int) -> list[Row]:
-    """At half of what the tree takes, in messages of at most 5 ms: from the record behind a window to its result."""
+    """At half of what the tree takes, in messages of at most 5 ms: from the record behind a window on."""
     full = await speed(SUM, Load(6_000_000))
     rate = int(full / 2)
     queries = [Query("sum", Tumbling("100ms"), "sum")]
