@@ -167,7 +167,9 @@ def main(benchmark: str, cases: Callable[[bool], Sequence[Case]], about: str) ->
     rows: list[Row] = []
     for place, case in enumerate(chosen, 1):
         _progress(f"[{place}/{len(chosen)}] {case.name}")
-        rows += case.measure(clock)
+        for row in case.measure(clock):
+            rows.append(row)
+            _told(row)
     _progress("")
     if given.json:
         print(json.dumps([row.as_json(benchmark) for row in rows], indent=2))
@@ -190,6 +192,13 @@ def _figure(figure: float | None) -> str:
     if figure is None:
         return ""
     return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"
+
+
+def _told(row: Row) -> None:
+    """A row as soon as it is there, where nobody watches: a long run may be cut short."""
+    if not sys.stderr.isatty():
+        against = f" against {row.against}: {_figure(row.ratio)}" if row.against else ""
+        print(f"  {row.row}: {_figure(row.value)} {row.unit}{against}", file=sys.stderr, flush=True)
 
 
 def _progress(line: str) -> None:

@@ -29,6 +29,8 @@ SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 # Messages that are sent before the first of them is answered.
 UNDER_WAY = 6
+# How long an answer is waited for, in seconds.
+PATIENCE = 2.0
 CODEC = Codec()
 
 
@@ -77,6 +79,7 @@ class Feeder:
         # When each message was handed over.
         self.handed: list[float] = []
         self.rewinds = 0
+        self._reading: asyncio.Future[bytes] | None = None
 
     async def _said(self) -> AsyncIterator[bytes]:
         while True:
@@ -129,7 +132,11 @@ class Feeder:
                 self._outgoing.put_nowait(load.encoded[sent])
                 sent += 1
             kind, number = await self._answer()
-            if kind == "ack":
+            if kind == "silence":
+                # As a source does: what is not answered is sent again.
+                self.rewinds += 1
+                sent = answered
+            elif kind == "ack":
                 answered = answered + 1 if number is None else max(answered, number + 1)
             elif number is not None:
                 # A child that was full has lost some of it.
@@ -140,7 +147,12 @@ class Feeder:
     async def _answer(self) -> tuple[str, int | None]:
         """The next answer: which message was taken, or which record to go back behind."""
         while True:
-            data = await self._call.read()
+            # Not cancelled when it takes long: that would end the stream.
+            self._reading = self._reading or asyncio.ensure_future(self._call.read())
+            done, _ = await asyncio.wait({self._reading}, timeout=PATIENCE)
+            if not done:
+                return "silence", None
+            data, self._reading = self._reading.result(), None
             if data == b"ack":
                 return "ack", None
             envelope = pb.Envelope.FromString(data)
@@ -152,6 +164,8 @@ class Feeder:
 
     async def close(self) -> None:
         self._call.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
         await self._channel.close(None)
 
 
