@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import signal
 import sys
 from pathlib import Path
 
@@ -137,8 +136,6 @@ def run(
         raise click.ClickException(str(error)) from error
     work = Run(found, document, children, layers, seconds or 10, events, piped)
     console = Console(stderr=as_lines)
-    # Whoever asks a run to end in this way means the same as with Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if found.root.engine != "embedded":
         console.print(f"the {found.root.engine} root is not there yet: this run has an embedded one")
     try:
@@ -150,7 +147,7 @@ def run(
             summary = asyncio.run(work.run(verify=verify, echo=None if as_lines else click.echo))
         if svg is not None:
             _save(svg, work.picture(whole=True), summary)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         if as_lines:
             click.echo(as_json(work.summary))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
@@ -87,6 +88,9 @@ class Run:
 
     async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
         """`live` shows the tree; without a screen `echo` takes some of the windows as they come."""
+        # Whoever asks a run to end in this way means the same as with Ctrl-C.
+        if (task := asyncio.current_task()) is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         begin = monotonic()
         try:
             leaves = await self._start()
