@@ -49,7 +49,7 @@ class Load:
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(7)
-        names = tuple(f"device-{n:04}" for n in range(self.keys))
+        names = tuple(f"device-{n:04}" for n in range(self.keys)) if self.keys > 1 else ()
         value = rng.normal(50, 10, self.rows)
         key = rng.integers(0, self.keys, self.rows)
         stream = said.Stream("bench", 0, 1)
@@ -57,8 +57,8 @@ class Load:
             size = min(self.rows, self.events - begin)
             number = np.arange(begin, begin + size)
             ts = START + number * SECOND // self.rate
-            coded = {"key": key[:size], "keys": names} if self.keys > 1 else {}
-            batch = Batch(SOURCE, self.first + begin, ts, value[:size], **coded)  # type: ignore[arg-type]
+            codes = key[:size] if self.keys > 1 else None
+            batch = Batch(SOURCE, self.first + begin, ts, value[:size], key=codes, keys=names)
             columns = said.Columns(stream, f"b/{len(self.encoded)}", batch, "opening")
             self.encoded.append(CODEC.encode("bench", "child", columns).SerializeToString())
             self.until.append(int(ts[-1]))
