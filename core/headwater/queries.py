@@ -136,18 +136,19 @@ class Query:
             object.__setattr__(self, "aggregate", tuple(self.aggregate))
 
     @property
-    def _specs(self) -> tuple[AggregateSpec, ...]:
+    def specs(self) -> tuple[AggregateSpec, ...]:
+        """The functions as they were given."""
         return self.aggregate if isinstance(self.aggregate, tuple) else ()
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The functions, parsed; only for a query that has no problems."""
-        parsed = (aggregates.parse(given) for given in self._specs)
+        parsed = (aggregates.parse(given) for given in self.specs)
         return tuple(found for found in parsed if isinstance(found, Aggregate))
 
     @property
     def custom(self) -> tuple[UserDefined, ...]:
-        return tuple(given for given in self._specs if isinstance(given, UserDefined))
+        return tuple(given for given in self.specs if isinstance(given, UserDefined))
 
     @property
     def central(self) -> str | None:
@@ -214,15 +215,18 @@ class Query:
             )
 
 
-def validate(queries: Iterable[Query]) -> tuple[Query, ...]:
-    """The queries as they are, or one error with everything that is wrong with any of them."""
+def validate(queries: Iterable[Query], beside: Sequence[Query] = ()) -> tuple[Query, ...]:
+    """The queries as they are, or one error with everything that is wrong with any of them.
+
+    Those `beside` them are there already and have no problems of their own.
+    """
     if not isinstance(queries, Iterable):
         raise InvalidQuery(
             "the queries cannot be taken", [Problem("queries", f"is {queries!r}", "give a list of Query")]
         )
     listed = tuple(queries)
     problems = []
-    seen: set[str] = set()
+    seen = {query.id for query in beside}
     for place, query in enumerate(listed):
         if not isinstance(query, Query):
             problems.append(Problem(f"queries[{place}]", f"is {query!r}", "give a Query"))
@@ -236,7 +240,7 @@ def validate(queries: Iterable[Query]) -> tuple[Query, ...]:
                 Problem(f"queries[{query.id}].id", "is there already", "give each query its own id")
             )
         seen.add(query.id)
-    problems += _contradictions([query for query in listed if isinstance(query, Query)])
+    problems += _contradictions([*beside, *(query for query in listed if isinstance(query, Query))])
     if problems:
         raise InvalidQuery("the queries cannot be taken", problems)
     return listed

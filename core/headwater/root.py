@@ -508,7 +508,8 @@ class Root(Node):
 
     def proposed(self, query: Query) -> Change:
         """The change that adds a query, for whoever logs it before it is applied."""
-        validate([*(active.query for active in self._actives.values()), *self._elsewhere.values(), query])
+        here = [active.query for active in self._actives.values()]
+        validate([query], beside=[*here, *self._elsewhere.values()])
         same_functions([*self.queries, *self._elsewhere.values()], query)
         return Change("add", query, self._edge(query), self.version + 1)
 

@@ -124,20 +124,15 @@ class Exchange:
         """One stream from below."""
         queue = Outgoing()
         reading = asyncio.create_task(self._read_below(requests, queue, context))
-        getting: asyncio.Task[list[bytes]] | None = None
+        reading.add_done_callback(lambda _: queue.close())
         try:
-            while not reading.done():
-                getting = asyncio.create_task(queue.get())
-                await asyncio.wait({getting, reading}, return_when=asyncio.FIRST_COMPLETED)
-                if getting.done():
-                    self.sent += 1
-                    for data in getting.result():
-                        yield data
-            reading.result()
+            while messages := await queue.get():
+                self.sent += 1
+                for data in messages:
+                    yield data
+            await reading
         finally:
             reading.cancel()
-            if getting is not None:
-                getting.cancel()
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
     async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:

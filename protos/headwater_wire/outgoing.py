@@ -29,6 +29,12 @@ class Outgoing:
         self._waiting: deque[tuple[pb.Envelope, bytes]] = deque()
         self._bytes = 0
         self._some = asyncio.Event()
+        self._closed = False
+
+    def close(self) -> None:
+        """Nobody listens any more: what waits is not asked for."""
+        self._closed = True
+        self._some.set()
 
     def put(self, envelope: pb.Envelope, data: bytes | None = None) -> bool:
         """False if there is no room for it. `data` is the envelope, where it has come as bytes."""
@@ -42,10 +48,12 @@ class Outgoing:
         return True
 
     async def get(self) -> list[bytes]:
-        """The next one, as the messages that it is sent in."""
-        while not self._waiting:
+        """The next one, as the messages that it is sent in; none once it is closed."""
+        while not self._waiting and not self._closed:
             self._some.clear()
             await self._some.wait()
+        if self._closed:
+            return []
         envelope, data = self._waiting.popleft()
         self._bytes -= len(data)
         return [data] if len(data) <= MESSAGE_LIMIT else list(_pieces(envelope, data))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,10 +24,13 @@ class Active:
     query: Query
     begin: int = TS_MIN
     end: int = TS_MAX
+    # Its windows, if they are tumbling or sliding (in time, or in ranks).
+    periodic: Periodic | None = field(init=False, compare=False)
 
-    @property
-    def periodic(self) -> Periodic | None:
-        """Its windows, if they are tumbling or sliding (in time, or in ranks)."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "periodic", self._periodic())
+
+    def _periodic(self) -> Periodic | None:
         window = self.query.window
         if not isinstance(window, Tumbling | Sliding):
             return None
@@ -49,9 +52,13 @@ class Active:
 
 def operators_of(members: Iterable[Active], order: SourceOrder) -> list[Operator]:
     """The operators that the members need, each once; the first of them counts."""
-    listed = list(members)
-    names = (name for member in listed for function in member.query.aggregates for name in function.operators)
-    custom = {f"custom {given.name}": given for member in listed for given in member.query.custom}
+    # Of a thousand queries most ask for the same.
+    asked: dict[tuple[str | int, ...], Query] = {}
+    for member in members:
+        same = tuple(given if isinstance(given, str) else id(given) for given in member.query.specs)
+        asked.setdefault(same, member.query)
+    names = (name for query in asked.values() for function in query.aggregates for name in function.operators)
+    custom = {f"custom {given.name}": given for query in asked.values() for given in query.custom}
     return aggregates.build(names, order, custom)
 
 

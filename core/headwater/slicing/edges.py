@@ -145,7 +145,11 @@ def _without_repeats(combs: list[tuple[int, int, int, int]]) -> tuple[Ints, Ints
     """Combs whose edges no other comb has all of: whole seconds say nothing beside seconds."""
     kept = np.empty((4, len(combs)), np.int64)
     size = 0
+    # The shortest slides repeat most of the others: they are asked first, without an array.
+    first: list[tuple[int, int, int, int]] = []
     for slide, phase, begin, end in combs:
+        if any(slide % s == 0 and (phase - p) % s == 0 and b <= begin and e >= end for s, p, b, e in first):
+            continue
         finer = (
             (slide % kept[0, :size] == 0)
             & ((phase - kept[1, :size]) % kept[0, :size] == 0)
@@ -155,4 +159,6 @@ def _without_repeats(combs: list[tuple[int, int, int, int]]) -> tuple[Ints, Ints
         if not finer.any():
             kept[:, size] = slide, phase, begin, end
             size += 1
+            if size <= FEW:
+                first.append((slide, phase, begin, end))
     return kept[0, :size], kept[1, :size], kept[2, :size], kept[3, :size]
