@@ -22,6 +22,7 @@ _STATES = {
     pb.SourceStatus.STATE_IDLE: "idle",
     pb.SourceStatus.STATE_RETIRED: "retired",
 }
+_MEMBERSHIP = {pb.NodeStatus.STATE_MEMBER: "member", pb.NodeStatus.STATE_LEFT: "left"}
 
 
 @click.command()
@@ -36,7 +37,7 @@ _STATES = {
 )
 @client.at_root
 def status(as_lines: bool, watch: bool, sources: int, root: client.At) -> None:
-    """Say how a running tree stands: watermark, sources, totals, sinks.
+    """Say how a running tree stands: watermark, nodes, sources, totals, sinks.
 
     \b
     headwater status
@@ -100,6 +101,17 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
             }
             for sink in told.sinks
         ],
+        "nodes": [
+            {
+                "name": node.name,
+                "role": _role(node),
+                "generation": node.generation,
+                "address": node.address or None,
+                "state": _MEMBERSHIP[node.state],
+                "sources": node.sources,
+            }
+            for node in told.nodes
+        ],
         "sources": [
             {
                 "name": source.name,
@@ -112,6 +124,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
                 "counted": source.counted,
                 "late": source.late,
                 "rejected": source.rejected,
+                "child": source.child or None,
             }
             for source in told.sources
         ],
@@ -135,6 +148,8 @@ def picture(told: pb.StatusReply) -> Group:
         failing = f"; failing: {sink.failure}" if sink.failure else ""
         style = "bold red" if sink.failure else ""
         parts.append(Text(f"sink {sink.name}: {sink.behind:,} positions behind{failing}", style=style))
+    if told.nodes:
+        parts.append(_nodes(told))
     parts.append(_sources(told))
     if told.next:
         more = f"{totals.sources - len(told.sources):,} more sources; --sources shows more"
@@ -155,15 +170,37 @@ def _headline(told: pb.StatusReply) -> str:
     return ": ".join([parts[0], ", ".join(parts[1:])])
 
 
+def _role(node: pb.NodeStatus) -> str:
+    return "child" if node.child else "intermediate"
+
+
+def _nodes(told: pb.StatusReply) -> Table:
+    table = Table()
+    for column in ("node", "role", "state", "address", "generation", "sources"):
+        table.add_column(column, justify="right" if column in ("generation", "sources") else "left")
+    for node in told.nodes:
+        table.add_row(
+            Text(node.name),
+            _role(node),
+            _MEMBERSHIP[node.state],
+            Text(node.address),
+            str(node.generation),
+            f"{node.sources:,}" if node.child else "",
+        )
+    return table
+
+
 def _sources(told: pb.StatusReply) -> Table:
     table = Table()
-    for column in ("source", "site", "state", "position", "largest time", "late", "rejected"):
-        table.add_column(column, justify="left" if column in ("source", "site", "state") else "right")
+    for column in ("source", "site", "child", "state", "position", "largest time", "late", "rejected"):
+        left = column in ("source", "site", "child", "state")
+        table.add_column(column, justify="left" if left else "right")
     for source in told.sources:
         name = source.name if source.incarnation <= 1 else f"{source.name}/{source.incarnation}"
         table.add_row(
             Text(name),
             Text(source.site),
+            Text(source.child),
             _STATES[source.state],
             f"{source.position:,}",
             moment(source.largest) if source.HasField("largest") else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -34,6 +35,7 @@ ACTIVE_LIMIT = 4_096
 CHANGES_BYTES = 1 << 20
 PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
 QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
+NODES_LIMIT = 1_000
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -275,7 +277,22 @@ class Control(control_pb2_grpc.ControlServicer):
             sinks=list(self._sinks()),
             sources=[self._source(source) for source in shown],
             next=reached if reached < len(engine.sources) else 0,
+            nodes=[] if request.after else list(islice(self._nodes(), NODES_LIMIT)),
         )
+
+    def _nodes(self) -> Iterator[pb.NodeStatus]:
+        members = self._machine.members
+        present = {SourceId.of(s.name).name for s in self._machine.engine.sources.values() if not s.retired}
+        reads = Counter(members.assigned(name) for name in present)
+        for name, member in members.nodes.items():
+            yield pb.NodeStatus(
+                name=name,
+                child=member.child,
+                generation=member.generation,
+                address=member.address,
+                state=pb.NodeStatus.STATE_MEMBER if member.live else pb.NodeStatus.STATE_LEFT,
+                sources=reads[name],
+            )
 
     def _totals(self) -> pb.Totals:
         engine = self._machine.engine
@@ -306,6 +323,7 @@ class Control(control_pb2_grpc.ControlServicer):
             counted=account.counted,
             late=account.late,
             rejected=account.rejected,
+            child=self._machine.members.assigned(id.name) or "",
         )
 
     def _sinks(self) -> Iterator[pb.SinkStatus]:

@@ -70,6 +70,10 @@ def test_queries_come_and_go_in_a_run_that_is_exact(machine: Machine) -> None:
         assert status["topology"] == "factory"
         assert status["totals"]["sources"] == len(status["sources"]) == 12
         assert status["started"]
+        children = [node for node in status["nodes"] if node["role"] == "child"]
+        assert [node["state"] for node in status["nodes"]] == ["member"] * 3
+        assert sum(node["sources"] for node in children) == 12
+        assert {source["child"] for source in status["sources"]} == {node["name"] for node in children}
         manifest = machine.directory / "load.yaml"
         manifest.write_text(
             "apiVersion: headwater.dev/v1alpha1\nkind: AggregationQuery\nmetadata: {name: load}\n"
@@ -104,6 +108,7 @@ def test_queries_come_and_go_in_a_run_that_is_exact(machine: Machine) -> None:
         shown = machine.say("status", "--sources", 5)
         assert "7 more sources" in shown.stdout
         assert "machine-hall-" in shown.stdout
+        assert "intermediate" in shown.stdout
         output, errors = running.communicate(timeout=60)
     finally:
         running.kill()

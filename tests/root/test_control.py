@@ -274,7 +274,9 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
         rest = await at.stub.Status(pb.StatusRequest(after=told.next, limit=3))
         assert [source.name for source in rest.sources] == ["t2", "t3"]
         assert not rest.next
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(30):
+            while (await at.stub.Status(pb.StatusRequest(limit=1))).sinks[0].behind:
+                await asyncio.sleep(0.02)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
         assert (sink.name, sink.behind, sink.failure) == ("0-jsonlines", 0, "")
 

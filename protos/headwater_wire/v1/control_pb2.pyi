@@ -129,7 +129,7 @@ class StatusRequest(_message.Message):
     def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
-    __slots__ = ("name", "incarnation", "site", "state", "position", "largest", "lateness", "counted", "late", "rejected")
+    __slots__ = ("name", "incarnation", "site", "state", "position", "largest", "lateness", "counted", "late", "rejected", "child")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[SourceStatus.State]
@@ -150,6 +150,7 @@ class SourceStatus(_message.Message):
     COUNTED_FIELD_NUMBER: _ClassVar[int]
     LATE_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     site: str
@@ -160,7 +161,32 @@ class SourceStatus(_message.Message):
     counted: int
     late: int
     rejected: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., site: _Optional[str] = ..., state: _Optional[_Union[SourceStatus.State, str]] = ..., position: _Optional[int] = ..., largest: _Optional[int] = ..., lateness: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ...) -> None: ...
+    child: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., site: _Optional[str] = ..., state: _Optional[_Union[SourceStatus.State, str]] = ..., position: _Optional[int] = ..., largest: _Optional[int] = ..., lateness: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., child: _Optional[str] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("name", "child", "generation", "address", "state", "sources")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[NodeStatus.State]
+        STATE_MEMBER: _ClassVar[NodeStatus.State]
+        STATE_LEFT: _ClassVar[NodeStatus.State]
+    STATE_UNSPECIFIED: NodeStatus.State
+    STATE_MEMBER: NodeStatus.State
+    STATE_LEFT: NodeStatus.State
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    child: bool
+    generation: int
+    address: str
+    state: NodeStatus.State
+    sources: int
+    def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused")
@@ -209,7 +235,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +249,7 @@ class StatusReply(_message.Message):
     SINKS_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -236,7 +263,8 @@ class StatusReply(_message.Message):
     sinks: _containers.RepeatedCompositeFieldContainer[SinkStatus]
     sources: _containers.RepeatedCompositeFieldContainer[SourceStatus]
     next: int
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ...) -> None: ...
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")
