@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -36,9 +37,7 @@ def asked(sources: int) -> list[Send]:
 
 
 @asynccontextmanager
-async def stream(
-    port: int, credentials: Credentials | None = None
-) -> AsyncIterator[grpc.aio.StreamStreamCall]:
+async def stream(port: int, credentials: Credentials | None = None) -> AsyncIterator[Any]:
     """A stream to the root by somebody who writes what they like."""
     address = f"127.0.0.1:{port}"
     if credentials is None:
@@ -47,7 +46,8 @@ async def stream(
         options = [("grpc.ssl_target_name_override", "root")]
         channel = grpc.aio.secure_channel(address, credentials.channel(), options)
     async with channel:
-        call = channel.stream_stream(LINK, None, None)()
+        link: Any = channel.stream_stream(LINK, None, None)
+        call = link()
         yield call
         call.cancel()
 
@@ -61,7 +61,7 @@ def piece(name: str) -> bytes:
     return pb.Envelope(sender=name, to="root", piece=pb.Piece(data=bytes(100_000))).SerializeToString()
 
 
-async def ended(call: grpc.aio.StreamStreamCall) -> tuple[grpc.StatusCode, str]:
+async def ended(call: Any) -> tuple[grpc.StatusCode, str]:
     async with asyncio.timeout(PATIENCE):
         return await call.code(), await call.details()
 
