@@ -15,7 +15,7 @@ import pytest
 from headwater.aggregates import UserDefined
 from headwater.errors import FunctionFailed
 from headwater.machines import source as sources
-from headwater.machines.messages import Message, Registered
+from headwater.machines.messages import Message, Registered, Silent
 from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.windows import Tumbling
@@ -214,6 +214,26 @@ def test_a_child_with_other_queries_is_refused_and_the_root_goes_on(tmp_path: Pa
             assert grown.root.failed is None
             assert grown.root.unready() is None
             assert sum(grown.root.machine.committed.values()) == 0
+
+    asyncio.run(run())
+
+
+def test_only_the_child_that_reads_a_source_reports_its_silence(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            grown.spool.append([1, 2], [1.0, 2.0])
+            await grown.until(lambda: grown.client.done)
+            machine = grown.root.machine
+            ((name, source),) = machine.engine.sources.items()
+            report = Silent("c", machine.members.generation("c"), name, source.prefix)
+            for sender in ("s", "d", "root"):
+                assert machine.step(sender, report, 0) == []
+                assert not source.idle
+            for other in (replace(report, child="d"), replace(report, generation=2)):
+                assert machine.step(other.child, other, 0) == []
+                assert not source.idle
+            machine.step("c", report, 0)
+            assert machine.engine.sources[name].idle
 
     asyncio.run(run())
 
