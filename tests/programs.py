@@ -49,6 +49,10 @@ class Program:
     def port(self) -> int:
         return int(self.first["port"])
 
+    @property
+    def pid(self) -> int:
+        return self._running.pid
+
     def end(self, *signals: signal.Signals) -> int:
         """Send signals, one after the other, and wait for the exit code."""
         for each in signals:

@@ -29,6 +29,7 @@ class NodeMetrics(Collector):
         yield _gauge(
             "ready", "1 while the parent answers and the node takes records.", runtime.unready() is None
         )
+        yield _gauge("halted", "1 once the node can go no further and ends.", runtime.failed is not None)
         yield _gauge("draining", "1 while the node ends and takes nothing more.", runtime.draining)
         yield from self._records()
         yield _counter("batches", "Batches sent to the parent, each once.", runtime.batches)
@@ -39,6 +40,10 @@ class NodeMetrics(Collector):
         yield _counter(
             "messages_dropped", "Messages dropped because a queue was full or led nowhere.", exchange.dropped
         )
+        said = "Bytes of messages that come in pieces and are not complete."
+        yield _gauge("assembled_bytes", said, exchange.assembled)
+        yield _counter("messages_refused", "Messages that could not be read.", exchange.refused)
+        yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
         kept = "Bytes of columns that are kept until they are acknowledged."
         yield _gauge("held_bytes", kept, machine.held_bytes)
         yield _gauge("sources", "Sources that are known here.", len(machine.sources))

@@ -45,7 +45,7 @@ class NodeRuntime:
         token = secrets.token_hex(8)
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
-        self.exchange = Exchange(name, self._take, codec or Codec(), credentials)
+        self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
@@ -88,7 +88,8 @@ class NodeRuntime:
         return sends
 
     def _halt(self, error: Exception) -> None:
-        self.failed = error
+        # The first reason is the one that counts.
+        self.failed = self.failed or error
         self.halted.set()
 
     # Time
@@ -137,7 +138,7 @@ class NodeRuntime:
     def unready(self) -> str | None:
         """Why nobody should send here at present; None if all is well."""
         if self.failed is not None:
-            return "it has halted"
+            return f"it has halted: {self.failed}"
         if self.draining:
             return "it is draining"
         if self.machine.stale:

@@ -15,6 +15,7 @@ from headwater_wire.clock import now
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from headwater_wire.outgoing import MESSAGE_LIMIT
 from headwater_wire.v1 import tree_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ class SourceClient:
     ) -> None:
         self.name, self.spool = name, spool
         self.machine = SourceMachine(name, spool, settings or Settings())
-        self.exchange = Exchange(name, self._take, _Codec(), credentials)
+        # A child assembles nothing for sources: what the spool gives at once is one message.
+        self.exchange = Exchange(name, self._take, _Codec(), credentials, limit=MESSAGE_LIMIT)
         # Up to this number records were sent, acknowledged or not.
         self.sent = 0
         self._offset = 0

@@ -274,6 +274,19 @@ def cut_out(batch: Batch, low: int, high: int) -> Batch:
     )
 
 
+def within(batch: Batch, limit: int) -> Batch:
+    """Rows from the first one on that take at most so many bytes, or the first one alone."""
+    rows = len(batch)
+    while encoded_size(batch) > limit:
+        batch = cut_out(batch, 0, rows)
+        batch.key, batch.keys = only_used(batch.key, batch.keys)
+        batch.mark, batch.marks = only_used(batch.mark, batch.marks)
+        if rows == 1:
+            break
+        rows = (rows + 1) // 2
+    return batch
+
+
 def joined(parts: Sequence[Batch]) -> Batch:
     """Batches that follow each other as one."""
     if len(parts) == 1:

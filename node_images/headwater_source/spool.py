@@ -43,6 +43,9 @@ SEGMENT_BYTES = 8 << 20
 GROUP_BYTES = 4 << 20
 BLOCK_LIMIT = 2 * GROUP_BYTES
 SMALLEST_LIMIT = 64 << 10
+# What is read at once takes at most so many bytes: so what a source sends is one message, however many and
+# long its names are (`headwater_wire.outgoing`).
+READ_BYTES = 512 << 10
 ID_BYTES = 16
 # A slot of its own page and sector: a torn write of one leaves the other whole.
 _SLOT_SIZE = 4_096
@@ -301,13 +304,14 @@ class Spool:
         return self.head
 
     def read(self, after: int, limit: int) -> Batch | None:
-        """At most `limit` durable records from number `after + 1` on, or None if there are none."""
+        """Durable records from number `after + 1` on, or None if there are none: at most `limit`, and
+        `READ_BYTES` of them."""
         if self._file is None:
             raise SpoolClosed
         if after < self.base:
             raise SpoolTrimmed(after, self.base)
         parts: list[Batch] = []
-        number = after + 1
+        number, room = after + 1, READ_BYTES
         while limit > 0 and number <= self.head:
             block = self._block_with(number)
             skipped = number - block.first
@@ -316,9 +320,14 @@ class Spool:
                 if not skipped and len(block) <= limit
                 else segments.cut_out(block, skipped, skipped + limit)
             )
+            part = segments.within(part, room)
+            size = segments.encoded_size(part)
+            if parts and size > room:
+                break
             parts.append(part)
             number += len(part)
             limit -= len(part)
+            room -= size
         return segments.joined(parts) if parts else None
 
     def trim(self, upto: int) -> int:

@@ -11,3 +11,7 @@ class Malformed(PermanentError):
     def __init__(self, field: str, message: str, remedy: str) -> None:
         self.field = field
         super().__init__(f"{field}: {message}; {remedy}")
+
+
+class OtherPrograms(Malformed):
+    """Queries that this program cannot compute: it lacks a function of somebody's package, or is older."""

@@ -19,14 +19,21 @@ from grpc_reflection.v1alpha import reflection
 
 from headwater.machines.messages import Message, Send
 from headwater_wire.credentials import Credentials
-from headwater_wire.errors import Malformed
+from headwater_wire.errors import Malformed, OtherPrograms
 from headwater_wire.gate import Gate
 from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
-from headwater_wire.outgoing import MESSAGE_LIMIT, Assembly, Outgoing
+from headwater_wire.outgoing import ENVELOPE_LIMIT, MESSAGE_LIMIT, Assemblies, Assembly, Outgoing, parsed
 from headwater_wire.uplink import Uplink
 from headwater_wire.v1 import tree_pb2 as pb
 
+# After so many seconds of silence a peer is asked for a sign of life, and after so many more given up: a
+# machine that vanishes says no goodbye, and TCP alone would wait for hours. Longer than a network is down for
+# a moment; short enough that windows wait half a minute, not half a day.
+KEEPALIVE = (15.0, 15.0)
+# A server lets its clients ask that often before it tells them off (ENHANCE_YOUR_CALM): more than any release
+# of them does. gRPC's own five minutes would end every stream that is at rest.
+LEAST_KEEPALIVE_MS = 100
 OPTIONS = (
     # Pieces are below the limit, and what is put round them makes little.
     ("grpc.max_receive_message_length", MESSAGE_LIMIT + 4_096),
@@ -35,19 +42,50 @@ OPTIONS = (
     ("grpc.so_reuseport", 0),
 )
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+# What an operator can do about a message that is too large, by its kind.
+REMEDIES = {
+    "columns": "the record is larger than a message: pass over it with `headwater source skip`",
+    "delivery": "use fewer or shorter keys, or fewer functions that keep every value",
+}
 TREE = pb.DESCRIPTOR.services_by_name["Tree"].full_name
 
 log = logging.getLogger(__name__)
 Handle = Callable[[str, Message], Sequence[Send]]
 
 
+def _keepalive(ask: float, give_up: float) -> tuple[tuple[str, int], ...]:
+    return (
+        ("grpc.keepalive_time_ms", int(1_000 * ask)),
+        ("grpc.keepalive_timeout_ms", int(1_000 * give_up)),
+        # While another ping is under way, with which gRPC measures the network, none is sent to keep alive.
+        ("grpc.http2.ping_timeout_ms", int(1_000 * give_up)),
+        # However long nothing is said: a stream that is at rest must be seen to be dead too.
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", LEAST_KEEPALIVE_MS),
+    )
+
+
 class Exchange:
     """The post office of one party; `handle` is its machine. Without credentials it speaks plain text."""
 
     def __init__(
-        self, name: str, handle: Handle, codec: Codec, credentials: Credentials | None = None
+        self,
+        name: str,
+        handle: Handle,
+        codec: Codec,
+        credentials: Credentials | None = None,
+        *,
+        limit: int = ENVELOPE_LIMIT,
+        keepalive: tuple[float, float] = KEEPALIVE,
+        fail: Callable[[Exception], None] = lambda error: None,
     ) -> None:
+        """No envelope of more than `limit` bytes is sent. `keepalive` is how long a peer may be silent before
+        it is asked for a sign of life, and how long that may take, in seconds. `fail` takes why this party
+        cannot go on: what its parent says is beyond it."""
         self.name, self._handle, self._codec = name, handle, codec
+        self._limit, self._fail = limit, fail
+        self._options = (*OPTIONS, *_keepalive(*keepalive))
         # By name: the queue of the stream on which a party below was last heard.
         self._below: dict[str, Outgoing] = {}
         self._above: Outgoing | None = None
@@ -57,9 +95,19 @@ class Exchange:
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
         self._credentials, self._guards = credentials, Guards(name)
+        self._assemblies = Assemblies()
+        # Kinds of messages of which one was larger than the limit, and was told of.
+        self._told: set[str] = set()
         self.uplink = Uplink(name)
         self.dropped = self.received = self.sent = 0
+        # Messages that were not sent because of their size, and such as could not be read here.
+        self.too_large = self.refused = 0
         self.bytes_up = self.bytes_down = self.bytes_below = 0
+
+    @property
+    def assembled(self) -> int:
+        """Bytes of envelopes that are not complete yet."""
+        return self._assemblies.bytes
 
     # Sending
 
@@ -69,9 +117,25 @@ class Exchange:
             self._route(self._codec.encode(self.name, each.to, each.message))
 
     def _route(self, envelope: pb.Envelope, data: bytes | None = None, *, upwards: bool = True) -> None:
+        """Put an envelope on its way; `data` is what it has come as, if it was sent here."""
+        data = envelope.SerializeToString() if data is None else data
+        if len(data) > self._limit:
+            self._tell_size(envelope, len(data))
+            return
         queue = self._below.get(envelope.to) or (self._above if upwards else None)
         if queue is None or not queue.put(envelope, data):
             self.dropped += 1
+
+    def _tell_size(self, envelope: pb.Envelope, size: int) -> None:
+        """Warn once of each kind: what is not answered is said again and again."""
+        self.too_large += 1
+        kind = envelope.WhichOneof("message") or "nothing"
+        if kind in self._told:
+            return
+        self._told.add(kind)
+        extra = {"to": envelope.to, "kind": kind, "bytes": size, "limit": self._limit}
+        remedy = REMEDIES.get(kind, "let there be fewer sources below one node, or fewer queries")
+        log.error("a message is too large to be sent", extra={**extra, "remedy": remedy})
 
     def _arrived(self, envelope: pb.Envelope, data: bytes, *, above: bool) -> None:
         self.received += 1
@@ -82,10 +146,18 @@ class Exchange:
         try:
             message = self._codec.decode(envelope)
         except Malformed as error:
+            if above and isinstance(error, OtherPrograms):
+                # From there alone: whoever is below cannot stop this party.
+                self._fail(error)
+                return
             # One bad message is its sender's fault, and no reason to end what others say.
-            log.warning("refused a message", extra={"sender": envelope.sender, "problem": str(error)})
+            self._refuse(error, envelope.sender)
             return
         self.send(self._handle(envelope.sender, message))
+
+    def _refuse(self, error: Malformed, sender: str) -> None:
+        self.refused += 1
+        log.warning("refused a message", extra={"sender": sender, "problem": str(error)})
 
     # Below
 
@@ -95,7 +167,7 @@ class Exchange:
 
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
-        server = grpc.aio.server(options=OPTIONS, interceptors=[Gate()] if self._credentials else [])
+        server = grpc.aio.server(options=self._options, interceptors=[Gate()] if self._credentials else [])
         # Bytes, not messages: what is passed on is not made anew, and the size of the rest is known.
         link = grpc.stream_stream_rpc_method_handler(self.link)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(TREE, {"Link": link}),))
@@ -124,7 +196,8 @@ class Exchange:
         """One stream from below."""
         queue = Outgoing()
         reading = asyncio.create_task(self._read_below(requests, queue, context))
-        reading.add_done_callback(lambda _: queue.close())
+        # A stream that is over is written to no more.
+        reading.add_done_callback(lambda _: queue.turn())
         try:
             while messages := await queue.get():
                 self.sent += 1
@@ -137,47 +210,68 @@ class Exchange:
 
     async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:
         guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
+        assembly = self._assemblies.assembly()
         try:
-            await self._read_guarded(requests, queue, context, guard)
+            await self._read_guarded(requests, queue, context, guard, assembly)
         finally:
+            assembly.close()
             if guard is not None:
                 guard.close()
 
     async def _read_guarded(
-        self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any, guard: Guard | None
+        self,
+        requests: AsyncIterator[bytes],
+        queue: Outgoing,
+        context: Any,
+        guard: Guard | None,
+        assembly: Assembly,
     ) -> None:
-        first, assembly = True, Assembly()
+        first, sender = True, ""
         async for message in requests:
             self.bytes_below += len(message)
-            whole = self._whole(assembly, message)
-            if whole is None:
-                continue
-            envelope, data = whole
-            if guard is not None and (refusal := guard.refusal(envelope)) is not None:
-                if not refusal.told:
-                    said = "refused a message" if refusal.dropped else "refused a stream"
-                    log.warning(said, extra={"sender": envelope.sender, "problem": refusal.sentence})
-                if refusal.dropped:
+            try:
+                envelope = parsed(message)
+                sender = envelope.sender
+                # Before anything is kept of it: a piece bears the name of whoever sends the whole.
+                if not await self._may_pass(guard, envelope, context):
                     continue
-                await context.abort(refusal.code, refusal.sentence)
-            if first:
-                first = False
-                if not max(PROTOCOL - 1, 1) <= envelope.protocol <= PROTOCOL + 1:
-                    sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
-                    sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
-                    await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
-                # Only now: that this side answers means that it takes what the other one says.
-                queue.put(pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender))
-            self._below[envelope.sender] = queue
-            if envelope.WhichOneof("message") is not None:
-                self._arrived(envelope, data, above=False)
+                if first:
+                    await self._agree(envelope, queue, context)
+                    first = False
+                whole = assembly.take(envelope, message)
+                if whole is None or (
+                    # What pieces have come to is looked at too.
+                    whole[0] is not envelope and not await self._may_pass(guard, whole[0], context)
+                ):
+                    continue
+            except Malformed as error:
+                self._refuse(error, sender)
+                continue
+            self._below[sender] = queue
+            if whole[0].WhichOneof("message") is not None:
+                self._arrived(*whole, above=False)
 
-    def _whole(self, assembly: Assembly, message: bytes) -> tuple[pb.Envelope, bytes] | None:
-        try:
-            return assembly.take(message)
-        except Malformed as error:
-            log.warning("refused a message", extra={"problem": str(error)})
-            return None
+    async def _may_pass(self, guard: Guard | None, envelope: pb.Envelope, context: Any) -> bool:
+        """Whether an envelope may be said here; the stream ends if that is not forgivable."""
+        refusal = None if guard is None else guard.refusal(envelope)
+        if refusal is None:
+            return True
+        if not refusal.told:
+            said = "refused a message" if refusal.dropped else "refused a stream"
+            log.warning(said, extra={"sender": envelope.sender, "problem": refusal.sentence})
+        if not refusal.dropped:
+            await context.abort(refusal.code, refusal.sentence)
+        return False
+
+    async def _agree(self, envelope: pb.Envelope, queue: Outgoing, context: Any) -> None:
+        """The first envelope names the version; the stream ends if it is not one that this party speaks."""
+        if not max(PROTOCOL - 1, 1) <= envelope.protocol <= PROTOCOL + 1:
+            sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
+            sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+        # Only now: that this side answers means that it takes what the other one says.
+        answer = pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender)
+        queue.put(answer, answer.SerializeToString())
 
     # Above
 
@@ -197,23 +291,26 @@ class Exchange:
     async def _keep(self, address: str, queue: Outgoing) -> None:
         wait = FIRST_WAIT
         while True:
-            problem: grpc.aio.AioRpcError | OSError | None = None
+            problem: Exception | None = None
+            assembly = self._assemblies.assembly()
             try:
                 async with self._channel(address) as channel:
-                    taken, assembly = asyncio.Event(), Assembly()
+                    taken = asyncio.Event()
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
-                    async for message in link(self._saying(queue, taken)):
+                    async for message in link(self._saying(queue, queue.turn(), taken)):
                         wait = FIRST_WAIT
                         taken.set()
-                        self.bytes_down += len(message)
-                        whole = self._whole(assembly, message)
-                        if whole is None:
-                            continue
-                        self.uplink.came(whole[0].sender)
-                        if whole[0].WhichOneof("message") is not None:
-                            self._arrived(*whole, above=True)
+                        self._heard_above(assembly, message)
             except (grpc.aio.AioRpcError, OSError) as error:
                 problem = error
+            # Whatever it is, the way up must not end in silence: another stream is opened.
+            except Exception as error:
+                log.exception("the stream to the parent failed", extra={"parent": self.uplink.parent})
+                problem = error
+            finally:
+                assembly.close()
+                # gRPC leaves what it reads from waiting: that must not take what is for the next stream.
+                queue.turn()
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 # A call that had failed answers a cancellation with its failure: nobody wants it again.
@@ -223,20 +320,34 @@ class Exchange:
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
+    def _heard_above(self, assembly: Assembly, message: bytes) -> None:
+        self.bytes_down += len(message)
+        try:
+            whole = assembly.take(parsed(message), message)
+        except Malformed as error:
+            self._refuse(error, self.uplink.parent)
+            return
+        if whole is None:
+            return
+        self.uplink.came(whole[0].sender)
+        if whole[0].WhichOneof("message") is not None:
+            self._arrived(*whole, above=True)
+
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=OPTIONS)
+            return grpc.aio.insecure_channel(address, options=self._options)
         # A parent is known by its name, wherever it runs.
         named = self.uplink.parent
-        options = (*OPTIONS, ("grpc.ssl_target_name_override", named)) if named else OPTIONS
-        return grpc.aio.secure_channel(address, self._credentials.channel(), options=options)
+        override = (("grpc.ssl_target_name_override", named),) if named else ()
+        channel = self._credentials.channel()
+        return grpc.aio.secure_channel(address, channel, options=(*self._options, *override))
 
-    async def _saying(self, queue: Outgoing, taken: asyncio.Event) -> AsyncIterator[bytes]:
+    async def _saying(self, queue: Outgoing, reader: int, taken: asyncio.Event) -> AsyncIterator[bytes]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()
         # Until the parent has answered: to write on a stream that it refuses would hide its reason.
         await taken.wait()
-        while True:
-            for data in await queue.get():
+        while found := await queue.get(reader):
+            for data in found:
                 self.bytes_up += len(data)
                 yield data
             self.sent += 1

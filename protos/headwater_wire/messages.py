@@ -16,7 +16,7 @@ from headwater.rows import TS_MAX
 from headwater.sources import NAME_LIMIT, SourceId, source_name_problem
 from headwater.topology import queries_of, query_document
 from headwater_wire import events, partials
-from headwater_wire.errors import Malformed
+from headwater_wire.errors import Malformed, OtherPrograms
 from headwater_wire.v1 import tree_pb2 as pb
 
 PROTOCOL = 1
@@ -61,7 +61,8 @@ class Codec:
         try:
             return queries_of([json.loads(query) for query in sent], self._functions)
         except (ValueError, Invalid) as error:
-            raise Malformed("query", f"cannot be read ({error})", "send queries of this version") from error
+            remedy = "install what they need here, in the version that the root has, and start this anew"
+            raise OtherPrograms("query", f"cannot be computed here ({error})", remedy) from error
 
     def changes(self, sent: Iterable[pb.Change]) -> tuple[Change, ...]:
         return tuple(map(self.change, sent))

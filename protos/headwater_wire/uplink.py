@@ -44,7 +44,7 @@ class Uplink:
             self.connected, self.since, self.problem = True, now(), None
             log.info("parent connected", extra=self._who())
 
-    def lost(self, error: grpc.aio.AioRpcError | OSError | None) -> bool:
+    def lost(self, error: Exception | None) -> bool:
         """The stream has ended or could not be opened; gives whether the parent has refused it."""
         refused = isinstance(error, grpc.aio.AioRpcError) and error.code() in REFUSALS
         if isinstance(error, grpc.aio.AioRpcError):

@@ -53,6 +53,10 @@ class RootMetrics(Collector):
         yield _counter("batches_refused", "Batches that did not fit.", runtime.machine.refused)
         yield _counter("bytes", "Bytes of messages from below.", exchange.bytes_below)
         yield _counter("messages_dropped", "Messages dropped because a queue was full.", exchange.dropped)
+        said = "Bytes of messages that come in pieces and are not complete."
+        yield _gauge("assembled_bytes", said, exchange.assembled)
+        yield _counter("messages_refused", "Messages that could not be read.", exchange.refused)
+        yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
         yield _gauge("outbox_size_bytes", "Size of the outbox.", runtime.outbox.bytes)
         deliveries = runtime.deliveries
         lags: dict[Labels, float] = {(sink,): lag for sink, lag in deliveries.lags.items()}

@@ -97,6 +97,9 @@ class _Program:
     def _unready(self) -> str | None:
         return "the log is being replayed" if self._runtime is None else self._runtime.unready()
 
+    def _writing(self) -> bool:
+        return self._runtime is not None and self._runtime.volume.busy
+
     def _open(self) -> RootRuntime:
         # Whoever reads the status shows results in their own way.
         asked = self._topology.root.sinks
@@ -114,7 +117,7 @@ class _Program:
 
     async def run(self, listen: str, metrics: str | None) -> int:
         async with AsyncExitStack() as stack:
-            monitor, shown = Monitor(self._unready), None
+            monitor, shown = Monitor(self._unready, self._writing), None
             if metrics is not None:
                 shown = monitor.start(metrics)
                 stack.push_async_callback(monitor.stop)

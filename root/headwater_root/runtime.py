@@ -15,18 +15,21 @@ import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError, PermanentError
-from headwater.machines.messages import Delivery, Fenced, Message, Send
+from headwater.machines.messages import Delivery, Fenced, Message, Send, Welcome
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
 from headwater.results import Results
+from headwater.sources import SourceId
 from headwater_root import resultlines
+from headwater_root.complaints import Complaints
 from headwater_root.control import NAME, Control
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
 from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
 from headwater_root.timings import Timings
+from headwater_root.volume import Volume
 from headwater_wire import records as stored
 from headwater_wire.clock import now
 from headwater_wire.credentials import Credentials
@@ -45,19 +48,22 @@ SEGMENT_BYTES = 64 * 2**20
 class _Journal:
     """The log as the machine sees it."""
 
-    def __init__(self, log: Log, syncs: Timings) -> None:
-        self._log, self._syncs = log, syncs
+    def __init__(self, log: Log, syncs: Timings, volume: Volume) -> None:
+        self._log, self._syncs, self._volume = log, syncs, volume
 
     @property
     def term(self) -> int:
         return self._log.epoch
 
     def append(self, record: Record) -> int:
-        return self._log.append([stored.encode(record)])[-1]
+        data = stored.encode(record)
+        with self._volume:
+            return self._log.append([data])[-1]
 
     def sync(self) -> None:
         begin = perf_counter()
-        self._log.sync()
+        with self._volume:
+            self._log.sync()
         self._syncs.add(perf_counter() - begin)
 
 
@@ -92,12 +98,16 @@ class RootRuntime:
         leaves every result in the outbox and every record in the log, for whoever reads them there.
         Behind `segment_bytes` of records the log goes on with the state as it is then."""
         codec = codec or Codec()
-        self.syncs = Timings()
+        self.syncs, self.volume = Timings(), Volume()
         self.log = Log.open(directory / "inbox")
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
         self.machine = RootMachine(
-            queries, settings, _Journal(self.log, self.syncs), lambda: secrets.token_hex(8), self._emit
+            queries,
+            settings,
+            _Journal(self.log, self.syncs, self.volume),
+            lambda: secrets.token_hex(8),
+            self._emit,
         )
         # Windows put out, of each query by its number.
         self.emitted: Counter[int] = Counter()
@@ -110,8 +120,7 @@ class RootRuntime:
             self.log.close()
             raise
         self.exchange = Exchange("root", self._take, codec, credentials)
-        # Openings that were told of once.
-        self._told: set[str] = set()
+        self._complaints = Complaints()
         self._committing: asyncio.TimerHandle | None = None
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: the caller halts.
@@ -165,17 +174,20 @@ class RootRuntime:
             log.warning("the log cannot be shortened", extra={"problem": str(error)})
             self._long = 2 * self.log.tail_size
             return
-        self.log.roll(data)
-        self._long = max(self._segment_bytes, len(data))
-        if not self._keep:
-            self.log.truncate(self.log.committed + 1)
+        with self.volume:
+            self.log.roll(data)
+            self._long = max(self._segment_bytes, len(data))
+            if not self._keep:
+                self.log.truncate(self.log.committed + 1)
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
         for block in results.blocks:
             numbers, counts = np.unique(block.query, return_counts=True)
             self.emitted.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
-        self.outbox.write(position, self.log.epoch, resultlines.encode(results))
+        lines = resultlines.encode(results)
+        with self.volume:
+            self.outbox.write(position, self.log.epoch, lines)
 
     @property
     def windows(self) -> int:
@@ -204,9 +216,7 @@ class RootRuntime:
             # Soon: what has come by then is one group.
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
-            if isinstance(each.message, Fenced):
-                fenced = each.message
-                self._tell(fenced.opening, "a source is fenced", source=fenced.name, problem=fenced.reason)
+            self._told(each.message)
         return sends
 
     def _commit(self) -> None:
@@ -218,16 +228,18 @@ class RootRuntime:
             except Exception as error:
                 self.failed = error
 
-    def _tell(self, about: str, said: str, **extra: str) -> None:
-        """Warn once: whoever is refused asks again and again."""
-        if about not in self._told:
-            self._told.add(about)
-            log.warning(said, extra=extra)
+    def _told(self, message: Message) -> None:
+        """Let the operator know what a source was told, if it is news."""
+        if isinstance(message, Welcome):
+            self._complaints.settled(SourceId.of(message.source).name)
+        elif isinstance(message, Fenced) and self._complaints.is_news(message.name, message.reason):
+            extra = {"source": message.name, "problem": message.reason}
+            log.warning("a source is fenced", extra=extra)
 
     def unready(self) -> str | None:
         """Why nobody should send here at present; None if all is well."""
         if self.failed is not None:
-            return "it has halted"
+            return f"it has halted: {self.failed}"
         return "it does not listen" if self._beat is None else None
 
     async def _beats(self) -> None:

@@ -173,17 +173,47 @@ def test_records_that_the_parent_has_not_taken_are_told_by_the_exit_code(tmp_pat
         assert child.end(signal.SIGTERM, signal.SIGTERM) == 3
 
 
+def install(directory: Path, name: str, lift: str) -> None:
+    """A package with one function, for whoever has the directory on its path."""
+    metadata = directory / f"{name}_functions-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}_functions\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[headwater.functions]\n{name} = {name}_functions:found\n")
+    (directory / f"{name}_functions.py").write_text(
+        "from headwater.aggregates import UserDefined\n"
+        f"found = UserDefined({name!r}, lambda v: {lift}, max, str)\n"
+    )
+
+
+def test_a_node_without_the_package_of_a_function_halts_with_4_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", "mine", "v")
+    queries = [{**QUERY, "aggregate": "function:mine"}]
+    monkeypatch.setitem(TOPOLOGY["spec"], "queries", queries)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    with root(tmp_path) as top:
+        monkeypatch.delenv("PYTHONPATH")
+        with node(tmp_path, top.port) as child:
+            assert child.end() == 4
+            (line,) = child.said("halted")
+            assert "'mine' is no function of an installed package" in line["problem"]
+            assert "install the package whose entry point has that name" in line["problem"]
+            # Once, and nothing else is complained of.
+            assert [each["level"] for each in child.lines if each["level"] != "info"] == ["error"]
+        # With the package, nothing more is needed.
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+        with node(tmp_path, top.port) as child:
+            until(lambda: child.get("/readyz")[0] == 200, "the node is not ready")
+            assert child.end(signal.SIGTERM) == 0
+        assert top.end(signal.SIGTERM) == 0
+
+
 def test_a_function_that_raises_halts_the_node_with_4(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata = tmp_path / "bad_functions-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bad_functions\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[headwater.functions]\nbad = bad_functions:bad\n")
-    (tmp_path / "bad_functions.py").write_text(
-        "from headwater.aggregates import UserDefined\nbad = UserDefined('bad', lambda v: 1 / 0, max, str)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    install(tmp_path / "site", "bad", "1 / 0")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     queries = [{**QUERY, "aggregate": "function:bad"}]
     monkeypatch.setitem(TOPOLOGY["spec"], "queries", queries)
     with (

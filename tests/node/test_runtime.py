@@ -15,7 +15,7 @@ import pytest
 from headwater.aggregates import UserDefined
 from headwater.errors import FunctionFailed
 from headwater.machines import source as sources
-from headwater.machines.messages import Message, Registered
+from headwater.machines.messages import Message, Registered, Silent
 from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.windows import Tumbling
@@ -136,7 +136,7 @@ def test_a_function_that_raises_halts_the_node(tmp_path: Path) -> None:
                 await grown.child.halted.wait()
             assert isinstance(grown.child.failed, FunctionFailed)
             assert "the lift of 'bad' raised" in str(grown.child.failed)
-            assert grown.child.unready() == "it has halted"
+            assert grown.child.unready() == f"it has halted: {grown.child.failed}"
             assert grown.root.failed is None
 
     asyncio.run(run())
@@ -151,6 +151,47 @@ def test_a_state_that_cannot_be_sent_halts_the_node(tmp_path: Path) -> None:
             async with asyncio.timeout(20):
                 await grown.child.halted.wait()
             assert "a state of set cannot be sent" in str(grown.child.failed)
+
+    asyncio.run(run())
+
+
+def test_a_query_that_comes_later_and_cannot_be_computed_halts_the_node(tmp_path: Path) -> None:
+    late = UserDefined("late", abs, max, lambda state: state)
+
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            await grown.until(lambda: grown.child.unready() is None)
+            grown.root.machine.add(Query("p", Tumbling("1s"), late))
+            async with asyncio.timeout(20):
+                await grown.child.halted.wait()
+            why = grown.child.unready()
+            assert why is not None
+            assert why.startswith("it has halted: query: cannot be computed here")
+            assert "'late' is no function of an installed package" in why
+            assert grown.root.failed is None
+
+    asyncio.run(run())
+
+
+def test_a_heart_that_stops_halts_the_node_and_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            await grown.until(lambda: grown.child.unready() is None)
+            monkeypatch.setattr(grown.child.machine, "flush", failing)
+            async with asyncio.timeout(20):
+                await grown.child.halted.wait()
+            assert isinstance(grown.child.failed, ZeroDivisionError)
+            monkeypatch.setattr(grown.root.machine, "tick", failing)
+            await grown.until(lambda: grown.root.failed)
+            assert str(grown.root.unready()).startswith("it has halted")
+            monkeypatch.setattr(grown.client.machine, "send", failing)
+            await grown.until(lambda: grown.client.failed)
+            assert isinstance(grown.client.failed, ZeroDivisionError)
 
     asyncio.run(run())
 
@@ -173,6 +214,26 @@ def test_a_child_with_other_queries_is_refused_and_the_root_goes_on(tmp_path: Pa
             assert grown.root.failed is None
             assert grown.root.unready() is None
             assert sum(grown.root.machine.committed.values()) == 0
+
+    asyncio.run(run())
+
+
+def test_only_the_child_that_reads_a_source_reports_its_silence(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            grown.spool.append([1, 2], [1.0, 2.0])
+            await grown.until(lambda: grown.client.done)
+            machine = grown.root.machine
+            ((name, source),) = machine.engine.sources.items()
+            report = Silent("c", machine.members.generation("c"), name, source.prefix)
+            for sender in ("s", "d", "root"):
+                assert machine.step(sender, report, 0) == []
+                assert not source.idle
+            for other in (replace(report, child="d"), replace(report, generation=2)):
+                assert machine.step(other.child, other, 0) == []
+                assert not source.idle
+            machine.step("c", report, 0)
+            assert machine.engine.sources[name].idle
 
     asyncio.run(run())
 

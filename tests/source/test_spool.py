@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from headwater.errors import InvalidEvents, InvalidSource
 from headwater.events import Batch, Record
+from headwater.machines.messages import Columns, Stream
 from headwater_source.spool import (
     Spool,
     SpoolClosed,
@@ -29,6 +30,8 @@ from headwater_source.spool import (
     SpoolLocked,
     SpoolTrimmed,
 )
+from headwater_wire.messages import Codec
+from headwater_wire.outgoing import MESSAGE_LIMIT
 
 LIMIT = 1 << 20
 SMALL = 64 << 10
@@ -152,6 +155,35 @@ def test_a_segment_of_many_blocks_is_found_by_its_index(tmp_path: Path) -> None:
             assert batch is not None
             assert batch.first == after + 1
         assert len(_all(spool, 777)) == 30 * 1_001
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rows=st.integers(1, 3_000),
+    length=st.sampled_from([4, 100, 1_024]),
+    calls=st.integers(1, 3),
+    marked=st.booleans(),
+)
+def test_what_is_read_at_once_is_one_message(rows: int, length: int, calls: int, marked: bool) -> None:
+    names = [f"{n:0{length}}" for n in range(rows)]
+    codes = np.arange(rows)
+    mark: dict[str, Any] = {"mark": codes, "marks": names} if marked else {}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Spool.open(Path(directory), limit_bytes=1 << 26, source="s") as spool,
+    ):
+        for _ in range(calls):
+            spool.append(codes, np.ones(rows), key=codes, keys=names, **mark)
+        found: list[str] = []
+        while (batch := spool.read(len(found), 10_000)) is not None:
+            sent = Codec().encode("s", "c", Columns(Stream("s", 1, 1), "s/1/1", batch, spool.opening))
+            assert sent.ByteSize() <= MESSAGE_LIMIT
+            assert batch.key is not None
+            found += [batch.keys[code] for code in batch.key]
+            assert (batch.mark is not None) == marked
+            if batch.mark is not None:
+                assert [batch.marks[code] for code in batch.mark] == found[-len(batch) :]
+    assert found == calls * names
 
 
 def test_only_what_is_durable_is_seen(spool: Spool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from headwater.queries import Query
 from headwater.windows import Tumbling
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed
-from headwater_wire.messages import Codec
+from headwater_wire.messages import LATENESS_LIMIT, Codec
 from headwater_wire.v1 import events_pb2, partials_pb2
 from tests.harness import Network, batch_of
 from tests.strategies import Stream, cases, streams, trees
@@ -155,3 +156,19 @@ def test_a_hello_by_an_impossible_name_is_refused(name: str) -> None:
     if name:
         with pytest.raises(Malformed, match=r"^site: "):
             codec.decode(codec.encode("pump", "root", replace(HELLO, site=name)))
+
+
+def test_a_hello_that_would_hold_the_fleet_up_for_ever_is_refused() -> None:
+    codec = Codec()
+    longest = replace(HELLO, lateness=LATENESS_LIMIT)
+    assert codec.decode(codec.encode("pump", "root", longest)) == longest
+    for lateness in (LATENESS_LIMIT + 1, 2**63 - 1):
+        with pytest.raises(Malformed, match=r"^lateness: "):
+            codec.decode(codec.encode("pump", "root", replace(HELLO, lateness=lateness)))
+
+
+@pytest.mark.parametrize("field", ["spool", "opening", "echo", "via", "avoid"])
+def test_a_hello_with_endless_words_is_refused(field: str) -> None:
+    codec, words = Codec(), dict[str, Any]([(field, "x" * 254)])
+    with pytest.raises(Malformed, match=f"^{field}: is too long"):
+        codec.decode(codec.encode("pump", "root", replace(HELLO, **words)))

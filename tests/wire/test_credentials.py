@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
@@ -13,44 +11,10 @@ import grpc.aio
 import pytest
 
 from headwater.errors import Invalid
-from headwater.machines.messages import Ack, Ask, Hello, Message, Send, Stream
+from headwater.machines.messages import Ask, Hello, Send, Stream
 from headwater_wire.credentials import Credentials
-from headwater_wire.exchange import Exchange
-from headwater_wire.messages import Codec
 from tests.certificates import Authority
-
-PATIENCE = 20.0
-
-
-class Party:
-    """An exchange, and what has arrived for it."""
-
-    def __init__(self, name: str, credentials: Credentials | None) -> None:
-        self.heard: list[tuple[str, Message]] = []
-        self.exchange = Exchange(name, self._take, Codec(), credentials)
-
-    def _take(self, sender: str, message: Message) -> list[Send]:
-        self.heard.append((sender, message))
-        # Whoever says hello gets an answer, so that it can be seen that both ways are open.
-        return [Send(sender, Ack(Stream("x", 0, 1), "1"))] if isinstance(message, Hello) else []
-
-    def hello(self, to: str, name: str) -> None:
-        self.exchange.send([Send(to, Hello(name, "spool", "opening", 0, 0, 0))])
-
-
-async def until(reached: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not reached():
-            await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def parties(*made: Party) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        for party in reversed(made):
-            await party.exchange.close()
+from tests.wire.parties import Party, parties, until
 
 
 async def talked(above: Credentials | None, below: Credentials | None, name: str = "c") -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -61,3 +62,23 @@ def test_addresses() -> None:
     for wrong in ("", "localhost", "9100", "a:b", "a:99999", "a:1/x", "u@a:1", "[::1:9"):
         with pytest.raises(Invalid, match=r"metrics: is .* give host and port"):
             address_of(wrong, "metrics")
+
+
+def test_a_loop_that_waits_for_its_disk_is_alive() -> None:
+    async def run() -> None:
+        writing = True
+        shown = Monitor(lambda: None, lambda: writing)
+        port = shown.start("127.0.0.1:0")
+        try:
+            answers: list[tuple[int, str]] = []
+            asking = threading.Thread(target=lambda: answers.append(get(port, "/healthz")))
+            asking.start()
+            # On purpose not asyncio's: nothing else runs until the answer is there.
+            asking.join(20)
+            assert answers == [(200, "alive, and waiting for the disk\n")]
+            writing = False
+            assert await asyncio.to_thread(get, port, "/healthz") == (200, "alive\n")
+        finally:
+            await shown.stop()
+
+    asyncio.run(run())

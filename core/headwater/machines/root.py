@@ -40,6 +40,7 @@ from headwater.machines.messages import (
     Tell,
     Welcome,
 )
+from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
 from headwater.machines.records import (
     Admitted,
@@ -66,9 +67,6 @@ from headwater.queries import Query, signature
 from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
-
-# How many nonces wait to be echoed at most.
-NONCES = 4_096
 
 
 class LogDiffers(PermanentError):
@@ -168,7 +166,7 @@ class RootMachine:
             for number in self._numbering.numbers
         }
         self._journal, self._draw, self._emit = journal, nonce, emit
-        self._nonces: dict[str, str] = {}
+        self._nonces = Nonces(nonce)
         # Batches that fit and wait to be made durable.
         self._pending: list[tuple[str, Stream, str, int, Partial]] = []
         # Results of records that are not durable yet.
@@ -630,11 +628,11 @@ class RootMachine:
                 # It was registered, and another process has its name since.
                 out.add(sender, Stale(Stream(message.node, message.generation, 0)))
                 return
-            nonce = self._nonce(message.token)
+            nonce = self._nonces.of(message.node, message.token)
             if message.echo != nonce:
                 out.add(sender, Registered(message.node, message.token, 0, nonce=nonce))
                 return
-            del self._nonces[message.token]
+            self._nonces.forget(message.node, message.token)
             generation = self.members.generation(message.node) + 1
             joined = Joined(message.node, message.token, generation, message.child, message.address)
             self._decide_behind(out, joined)
@@ -655,12 +653,6 @@ class RootMachine:
                 assigned,
             ),
         )
-
-    def _nonce(self, whose: str) -> str:
-        """What only a living process can echo. The oldest are forgotten: whoever still asks gets another."""
-        if whose not in self._nonces and len(self._nonces) >= NONCES:
-            del self._nonces[next(iter(self._nonces))]
-        return self._nonces.setdefault(whose, self._draw())
 
     def _present(self, names: Iterable[str]) -> Iterable[Source]:
         """The sources that go by these names at present."""
@@ -688,7 +680,7 @@ class RootMachine:
     def _hello(self, sender: str, message: Hello, out: Outbox) -> None:
         self._commit(out)
         if not self.openings.is_known(message):
-            nonce = self._nonce(message.opening)
+            nonce = self._nonces.of(message.name, message.opening)
             if message.echo != nonce:
                 # Logged only once a living process has echoed it: a hello may be old.
                 out.add(sender, Challenge(message.name, message.opening, nonce))
@@ -698,7 +690,7 @@ class RootMachine:
             out.add(sender, Fenced(message.name, message.opening, placed))
             return
         self._decide(*placed)
-        self._nonces.pop(message.opening, None)
+        self._nonces.forget(message.name, message.opening)
         held = self.openings.held(message.name)
         assert held is not None
         source = self.engine.sources[str(SourceId(message.name, held.incarnation))]

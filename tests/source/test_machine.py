@@ -1,0 +1,55 @@
+"""A source and its spool: what it is told by those who know less, or spoke to an earlier process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from headwater.machines.messages import Ack, Columns, Commit, Resync, Standing, Welcome
+from headwater.machines.source import Settings, SourceMachine
+from headwater.prefix import Prefix
+from headwater.sources import SourceId
+from headwater_source.spool import Spool
+
+SOURCE = str(SourceId("s", 1))
+
+
+def welcomed(spool: Spool) -> tuple[SourceMachine, list[Columns]]:
+    """A source that the root has taken in, and what it sends first."""
+    machine = SourceMachine("s", spool, Settings(rows=100), "c")
+    machine.step("c", Welcome(spool.opening, SOURCE, 0, "c", "address"), 0)
+    return machine, columns(machine)
+
+
+def columns(machine: SourceMachine) -> list[Columns]:
+    return [each.message for each in machine.send(0) if isinstance(each.message, Columns)]
+
+
+def test_a_child_that_stands_below_what_the_spool_still_has_does_not_stop_the_source(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 24, segment_bytes=64 << 10) as spool:
+        for n in range(100):
+            spool.append(np.arange(100) + n, np.ones(100))
+        machine, sent = welcomed(spool)
+        stream = sent[0].stream
+        machine.step("c", Commit(stream, {SOURCE: 5_000}, None), 0)
+        assert 0 < spool.base <= 5_000
+        (first, *_) = columns(machine)
+        assert first.batch.first == 5_001
+        # The child has not heard yet what the root has counted.
+        machine.step("c", Resync(first.stream, first.id, 0, {SOURCE: Standing(Prefix(17), 0, "")}), 0)
+        (again, *_) = columns(machine)
+        assert again.batch.first == 5_001
+
+
+def test_what_an_earlier_process_was_answered_is_not_for_this_one(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        _, (before,) = welcomed(spool)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        machine, (after,) = welcomed(spool)
+        assert (before.stream != after.stream, before.id != after.id) == (True, True)
+        machine.step("c", Ack(before.stream, before.id), 0)
+        assert machine.busy
+        machine.step("c", Ack(after.stream, after.id), 0)
+        assert not machine.busy
