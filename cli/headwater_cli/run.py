@@ -323,6 +323,7 @@ class Run:
         beats = len(self.clients)
         summary.sent = sum(self.records.values()) - beats
         summary.counted, summary.late = root.figure("counted") - beats, root.figure("late")
+        summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
         summary.raw_bytes = self._raw
