@@ -234,7 +234,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
         with pytest.raises(Unreadable, match="that no release wrote"):
             CODEC.decode(wrong)
     other = HEAD.pack(b"HWSTATE\n", snapshots.FORMAT + 1, 5) + b"9.1.4"
-    with pytest.raises(Unreadable, match=r"release 9\.1\.4 wrote the state of the root in format 2, and"):
+    with pytest.raises(Unreadable, match=rf"release 9\.1\.4 wrote .* in format {snapshots.FORMAT + 1}, and"):
         CODEC.decode(other)
     for size in (len(data) - 1, len(data) // 2, HEAD.size + 5):
         with pytest.raises(Unreadable, match="cannot be read"):
@@ -244,7 +244,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (1, "a6c260a4d737994c")
+SHAPE = (2, "543c4ab69c6b66f3")
 
 
 class Shapes(pickle.Pickler):
