@@ -40,7 +40,7 @@ class _Strict(yaml.SafeLoader):
         self._depth += 1
         if self._depth > DEPTH:
             problem = f"lists or mappings stand more than {DEPTH} deep in each other; close those before"
-            raise _Unusable(None, None, problem, self.peek_event().start_mark)
+            raise _Unusable(None, None, problem, self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # stubs
         found = super().compose_node(parent, index)
         self._depth -= 1
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -40,29 +41,31 @@ class Piped:
         self.events = 0
         names: set[str] = set()
         called = columns_of(columns)
-        self._reader = open_input(path, format, called, skip_bad=skip_bad)
-        self._parts: Iterable[Events] = self._reader
+        self._open = partial(open_input, path, format, called, skip_bad=skip_bad)
+        self._reader = self._open()
+        # What was read of it already, and what follows; None: it is read again from the beginning.
+        self._parts: Iterable[Events] | None = None
         if Path(path).is_file():
             # Read once to see who is in it: the root waits for all of them before it decides anything.
             for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
-            passed = self._reader.skipped_count
-            self._parts = self._reader = open_input(path, format, called, skip_bad=skip_bad)
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
             parts = (part for part in self._reader if len(part))
             first = list(islice(parts, 1))
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
-            passed = self._reader.skipped_count
             self._parts = chain(first, parts)
         if not names:
-            said = f"holds no events, but {passed:,} bad records" if passed else "holds no events"
+            said = f"holds no events, but {self.bad:,} bad records" if self.bad else "holds no events"
             remedy = "give one with a record for each event; there is nothing to run or to verify"
             raise Invalid(f"{self._reader.name} cannot be run", [Problem("input", said, remedy)])
         self.expected = len(names)
 
     def __iter__(self) -> Iterator[Events]:
-        return iter(self._parts)
+        if self._parts is not None:
+            return iter(self._parts)
+        self._reader = self._open()
+        return iter(self._reader)
 
     @property
     def skipped(self) -> list[BadRecord]:
