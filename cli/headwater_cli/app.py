@@ -57,6 +57,7 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="headwater", message="headwater %(version)s")
 def main() -> None:
     """Exact windows over IoT event streams, from the devices to the cloud.
 

@@ -23,6 +23,8 @@ from headwater_source.readers import FORMATS
 
 # Columns of a saved picture.
 WIDTH = 110
+# Of a layer, each a process; and of layers.
+MOST_NODES, MOST_LAYERS = 64, 8
 
 
 def _widths(context: click.Context, parameter: click.Parameter, given: str) -> list[int]:
@@ -30,15 +32,17 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
         found = [int(width) for width in given.split(",") if width]
     except ValueError:
         found = [0]
-    if any(width < 1 for width in found):
-        raise click.BadParameter("give widths from the children up, such as 3,1")
+    if not all(1 <= width <= MOST_NODES for width in found) or len(found) > MOST_LAYERS:
+        raise click.BadParameter(
+            f"give at most {MOST_LAYERS} widths of 1 to {MOST_NODES} from the children up, such as 3,1"
+        )
     return found
 
 
 @click.command()
 @click.argument("topology", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--children", default=2, show_default=True, type=click.IntRange(1, 64), help="How many children."
+    "--children", default=2, show_default=True, type=click.IntRange(1, MOST_NODES), help="How many children."
 )
 @click.option(
     "--layers",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,8 +14,10 @@ import pytest
 from click import Context
 from click.testing import CliRunner, Result
 
-from headwater_cli import runs
+from headwater_cli import demo, runs
 from headwater_cli.app import COMMANDS, main
+from headwater_cli.processes import Process
+from headwater_cli.run import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -72,6 +76,44 @@ def test_help_says_of_a_command_what_it_says_itself(name: str) -> None:
     assert command.name == name
     assert command.help is not None
     assert command.help.partition("\n")[0] == COMMANDS[name][1]
+
+
+def test_it_says_its_version() -> None:
+    assert say("--version").stdout == f"headwater {version('headwater')}\n"
+
+
+@pytest.mark.parametrize("layers", ["x", "0", "1000", ",".join("1" * 9)])
+def test_widths_that_no_machine_bears_are_refused(layers: str) -> None:
+    done = say("run", "--layers", layers)
+    assert done.exit_code == 2
+    assert "at most 8 widths of 1 to 64" in " ".join(done.stderr.split())
+
+
+def test_a_node_that_does_not_start_leaves_no_other_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = Process.start
+
+    async def start(process: Process) -> None:
+        if process.name == "l1-0":
+            raise RuntimeError("it does not start")
+        await begun(process)
+
+    monkeypatch.setattr(Process, "start", start)
+    work = Run(demo.topology(), demo.DOCUMENT, 3, [], 1)
+    try:
+        with pytest.raises(RuntimeError, match="it does not start"):
+            asyncio.run(work.run(verify=False))
+    finally:
+        work.clean()
+    # Those that were about to start too are ended, or never began.
+    assert work.root.ended is not None
+    assert not [name for name in map(_command, Path("/proc").iterdir()) if str(work.directory) in name]
+
+
+def _command(entry: Path) -> str:
+    try:
+        return (entry / "cmdline").read_text() if entry.name.isdigit() else ""
+    except OSError:
+        return ""
 
 
 def test_a_command_that_is_not_there_is_told() -> None:
