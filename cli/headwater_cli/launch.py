@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwater.errors import HeadwaterError
-from headwater_cli import demo, manifests
+from headwater_cli import demo, manifests, screen
 from headwater_cli.interrupts import STOPPED
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
@@ -37,6 +38,15 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
             f"give at most {MOST_LAYERS} widths of 1 to {MOST_NODES} from the children up, such as 3,1"
         )
     return found
+
+
+def _writable(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
+    """Better now than when the run is over."""
+    if given is not None and not os.access(given.parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(
+            f"nothing can be written to {given.parent}; name a file in a directory of yours"
+        )
+    return given
 
 
 @click.command()
@@ -70,7 +80,11 @@ def _widths(context: click.Context, parameter: click.Parameter, given: str) -> l
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
 @click.option(
-    "--svg", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Save the last picture."
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_writable,
+    help="Save the last picture.",
 )
 def run(
     topology: Path | None,
@@ -105,6 +119,7 @@ def run(
         raise click.UsageError("an --input ends by itself; drop --seconds and --events")
     if source is None and (format is not None or columns or skip_bad):
         raise click.UsageError("--format, --columns and --skip-bad say how to read an --input; give one")
+    screen.quiet()
     summary = Summary("", 0)
     try:
         document = demo.DOCUMENT if topology is None else manifests.read(topology)

@@ -121,7 +121,9 @@ def plain(told: pb.ListedQuery) -> dict[str, Any]:
 
 def _table(queries: list[pb.ListedQuery]) -> Table:
     table = Table()
-    for column in ("query", "state", "version", "from", "until", "computed", "windows"):
+    # On a narrow screen an id goes on in the next line; cut, it would say nothing.
+    table.add_column("query", overflow="fold", min_width=12)
+    for column in ("state", "version", "from", "until", "computed", "windows"):
         table.add_column(column, justify="right" if column in ("version", "windows") else "left")
     for each in queries:
         id = each.id if each.incarnation == 1 else f"{each.id}/{each.incarnation}"

@@ -16,7 +16,7 @@ from rich.status import Status
 
 from headwater.durations import microseconds
 from headwater.errors import HeadwaterError, Invalid
-from headwater_cli import certificates
+from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
 from headwater_cli.interrupts import STOPPED
@@ -57,7 +57,9 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--to", metavar="HOST:PORT", required=True, help="A child of the tree.")
+@click.option(
+    "--to", metavar="HOST:PORT", required=True, callback=addresses.taken, help="A child of the tree."
+)
 @click.option("--name", help="The source; with a column `source` that of records without one.")
 @click.option("--site", help="Where the source is, for windows per site.")
 @click.option("--lateness", callback=_duration, help="How much out of order events may be, such as 2s.")
@@ -157,6 +159,7 @@ def send(
         heartbeat_at=heartbeat_at,
         timeout=None if timeout is None else timeout / 1e6,
     )
+    screen.quiet()
     console = Console(stderr=True)
     reader: Reader | None = None
     parts: Iterable[Events] | None = None

@@ -264,7 +264,7 @@ class Sending:
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
         summary.sources = len(opened)
-        summary.connected = all(each.source.connected for each in opened)
+        summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
         summary.left = sum(each.source.accepted - each.source.counted for each in opened)

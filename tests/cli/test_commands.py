@@ -14,7 +14,7 @@ import pytest
 from click import Context
 from click.testing import CliRunner, Result
 
-from headwater_cli import demo, runs
+from headwater_cli import addresses, demo, runs
 from headwater_cli.app import COMMANDS, main
 from headwater_cli.processes import Process
 from headwater_cli.run import Run
@@ -119,7 +119,26 @@ def _command(entry: Path) -> str:
 def test_a_command_that_is_not_there_is_told() -> None:
     done = say("stats")
     assert done.exit_code == 2
-    assert "stats" in done.stderr
+    assert "No such command 'stats'. Did you mean 'status'?" in done.stderr
+
+
+@pytest.mark.parametrize("address", ["localhost", "a b:1", "127.0.0.1:99999", "10.0.0.4:1,10.0.0.5", ":"])
+@pytest.mark.parametrize("command", [("status", "--root"), ("send", "--resume", "--name", "s", "--to")])
+def test_an_address_without_a_port_is_refused(command: tuple[str, ...], address: str) -> None:
+    done = say(*command, address)
+    assert done.exit_code == 2
+    assert "has no port; give HOST:PORT" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("address", ["[::1]:7", "ipv4:10.0.0.4:70,10.0.0.5:70", "unix:/run/x", "dns:///a:1"])
+def test_addresses_that_are_taken(address: str) -> None:
+    assert addresses.taken(Context(main), main.params[0], address) == address
+
+
+def test_a_picture_that_cannot_be_saved_is_told_before_the_run(tmp_path: Path) -> None:
+    done = say("run", "--svg", tmp_path / "missing" / "x.svg")
+    assert done.exit_code == 2
+    assert "nothing can be written to" in done.stderr
 
 
 DEEP = "[" * 100_000

@@ -261,6 +261,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         open_input("-")
     with pytest.raises(Invalid, match="--format"):
         open_input(str(tmp_path / "x.bin"))
+    with pytest.raises(Invalid, match="is a directory; give one of its files"):
+        open_input(str(tmp_path))
     with pytest.raises(Invalid, match="cannot be opened"):
         open_input(str(tmp_path / "x.csv"))
     for wrong in ("time", "when=x", "ts=a,ts=b"):
