@@ -1,6 +1,15 @@
-"""`python -m headwater_cli` is `headwater`."""
+"""`headwater`, also as `python -m headwater_cli`."""
 
-from headwater_cli.app import main
+from __future__ import annotations
+
+from headwater_cli import interrupts
+
+
+def main() -> None:
+    with interrupts.ending_at_once():
+        from headwater_cli.app import main as command
+    command()
+
 
 if __name__ == "__main__":
     main()

@@ -12,7 +12,7 @@ import click
 import grpc
 
 from headwater.errors import Problem
-from headwater_cli import certificates, runs
+from headwater_cli import addresses, certificates, runs
 from headwater_wire.credentials import Credentials
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
@@ -38,6 +38,7 @@ def at_root(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--root",
         metavar="ADDRESS",
+        callback=addresses.taken,
         envvar="HEADWATER_ROOT",
         show_envvar=True,
         help="Where the root listens, such as 127.0.0.1:7600; without it the one run of yours here.",

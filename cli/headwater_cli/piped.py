@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from headwater.errors import Invalid, Problem
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
 from headwater_source.columns import Events
-from headwater_source.readers import columns_of, open_input
+from headwater_source.readers import BadRecord, columns_of, open_input
 
 # Whose records are that name no source.
 UNNAMED = "input"
@@ -24,30 +26,56 @@ class Piped:
     """Events of a file or of the standard input, by source; site and lateness are the topology's."""
 
     def __init__(
-        self, path: str, format: str | None, columns: str, topology: Topology, *, keep: bool
+        self,
+        path: str,
+        format: str | None,
+        columns: str,
+        topology: Topology,
+        *,
+        keep: bool,
+        skip_bad: bool = False,
     ) -> None:
+        """Invalid if there is no event in it, or it cannot be read; BadRecord at one that is no event."""
         self._classes, self._keep = topology.sources, keep
         self.feeds: dict[str, Kept] = {}
         self.events = 0
-        self._parts: Callable[[], Iterable[Events]]
         names: set[str] = set()
         called = columns_of(columns)
-        reader = open_input(path, format, called)
+        self._open = partial(open_input, path, format, called, skip_bad=skip_bad)
+        self._reader = self._open()
+        # What was read of it already, and what follows; None: it is read again from the beginning.
+        self._parts: Iterable[Events] | None = None
         if Path(path).is_file():
             # Read once to see who is in it: the root waits for all of them before it decides anything.
-            for part in reader:
+            for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
-            self._parts = lambda: open_input(path, format, called)
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
-            parts = iter(reader)
+            parts = (part for part in self._reader if len(part))
             first = list(islice(parts, 1))
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
-            self._parts = lambda: chain(first, parts)
-        self.expected = max(len(names), 1)
+            self._parts = chain(first, parts)
+        if not names:
+            said = f"holds no events, but {self.bad:,} bad records" if self.bad else "holds no events"
+            remedy = "give one with a record for each event; there is nothing to run or to verify"
+            raise Invalid(f"{self._reader.name} cannot be run", [Problem("input", said, remedy)])
+        self.expected = len(names)
 
     def __iter__(self) -> Iterator[Events]:
-        return iter(self._parts())
+        if self._parts is not None:
+            return iter(self._parts)
+        self._reader = self._open()
+        return iter(self._reader)
+
+    @property
+    def skipped(self) -> list[BadRecord]:
+        """The first of the records that were passed over."""
+        return self._reader.skipped
+
+    @property
+    def bad(self) -> int:
+        """How many were passed over so far."""
+        return self._reader.skipped_count
 
     @property
     def verifiable(self) -> bool:

@@ -48,7 +48,12 @@ class Process:
             start_new_session=True,
         )
         assert self._running.stdout is not None
-        line = await asyncio.wait_for(self._running.stdout.readline(), PATIENCE)
+        try:
+            line = await asyncio.wait_for(self._running.stdout.readline(), PATIENCE)
+        except TimeoutError:
+            raise RuntimeError(
+                f"{self.name} did not listen within {PATIENCE:.0f} s; ask for fewer nodes"
+            ) from None
         if not line:
             raise RuntimeError(f"{self.name} ended with code {await self._running.wait()} before it listened")
         self.port = int(json.loads(line)["port"])

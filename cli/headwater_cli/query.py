@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from rich.table import Table
 from rich.text import Text
 
-from headwater_cli import client
+from headwater_cli import client, manifests
 from headwater_cli.screen import console
 from headwater_cli.times import moment
 from headwater_wire.v1 import control_pb2 as pb
@@ -49,8 +46,7 @@ def add(file: str, as_lines: bool, root: client.At) -> None:
     headwater query add load.yaml
     echo '{id: load, aggregate: sum, window: {type: tumbling, length: 1s}}' | headwater query add -
     """
-    # What JSON does not know, such as a date, is told by the root where it stands.
-    document = json.dumps(_document(file), default=str)
+    document = manifests.query(file)
     with client.connected(root) as reached:
         reply = reached.add(document)
     if as_lines:
@@ -125,7 +121,9 @@ def plain(told: pb.ListedQuery) -> dict[str, Any]:
 
 def _table(queries: list[pb.ListedQuery]) -> Table:
     table = Table()
-    for column in ("query", "state", "version", "from", "until", "computed", "windows"):
+    # On a narrow screen an id goes on in the next line; cut, it would say nothing.
+    table.add_column("query", overflow="fold", min_width=12)
+    for column in ("state", "version", "from", "until", "computed", "windows"):
         table.add_column(column, justify="right" if column in ("version", "windows") else "left")
     for each in queries:
         id = each.id if each.incarnation == 1 else f"{each.id}/{each.incarnation}"
@@ -140,15 +138,6 @@ def _table(queries: list[pb.ListedQuery]) -> Table:
             f"{each.windows:,}",
         )
     return table
-
-
-def _document(file: str) -> Any:
-    try:
-        return yaml.safe_load(sys.stdin.read() if file == "-" else Path(file).read_text())
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}; name a file with a query, or -") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{file} is no YAML: {error}") from error
 
 
 def _or_none(message: Any, field: str) -> int | None:

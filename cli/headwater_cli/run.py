@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from math import inf
 from pathlib import Path
 from time import monotonic, time
@@ -154,8 +154,8 @@ class Run:
         for number, width in enumerate([*reversed(self.layers), self.children]):
             role = "child" if number == len(self.layers) else "intermediate"
             layer = len(self.layers) + 1 - number
-            above = await asyncio.gather(
-                *(self._node(f"l{layer}-{n}", role, above[n % len(above)]) for n in range(width))
+            above = await _all(
+                [self._node(f"l{layer}-{n}", role, above[n % len(above)]) for n in range(width)]
             )
             self._tree.insert(0, Nodes("children" if role == "child" else f"layer {layer}", above))
         return above
@@ -323,6 +323,7 @@ class Run:
         beats = len(self.clients)
         summary.sent = sum(self.records.values()) - beats
         summary.counted, summary.late = root.figure("counted") - beats, root.figure("late")
+        summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
         summary.raw_bytes = self._raw
@@ -336,6 +337,18 @@ class Run:
             total = nodes.total("bytes_up")
             share = round(total / max(self._raw, 1), 4)
             yield Layer(nodes.layer, len(nodes.processes), total, share if self._raw else 0.0)
+
+
+async def _all(starting: Iterable[Coroutine[Any, Any, Process]]) -> list[Process]:
+    """All of them, or none goes on starting when one has failed: who stops them has to know of each."""
+    tasks = [asyncio.create_task(each) for each in starting]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _behind(reached: int | None, low: int | None) -> int | None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 from rich.console import Console
 
 # Columns of what is no terminal.
 WIDTH = 160
+
+
+def quiet() -> None:
+    """What sources log is told in a command's own words, not among what it shows."""
+    for name in ("headwater_source", "headwater_wire"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def console() -> Console:

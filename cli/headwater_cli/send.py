@@ -16,16 +16,17 @@ from rich.status import Status
 
 from headwater.durations import microseconds
 from headwater.errors import HeadwaterError, Invalid
-from headwater_cli import certificates
+from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
+from headwater_cli.interrupts import STOPPED
 from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress
 from headwater_source.columns import Events
 from headwater_source.readers import FORMATS, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
 from headwater_wire.credentials import Credentials
 
-STOPPED, TERMINATED, NOT_COUNTED = 130, 143, 3
+TERMINATED, NOT_COUNTED = 143, 3
 
 
 def _duration(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
@@ -56,7 +57,9 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--to", metavar="HOST:PORT", required=True, help="A child of the tree.")
+@click.option(
+    "--to", metavar="HOST:PORT", required=True, callback=addresses.taken, help="A child of the tree."
+)
 @click.option("--name", help="The source; with a column `source` that of records without one.")
 @click.option("--site", help="Where the source is, for windows per site.")
 @click.option("--lateness", callback=_duration, help="How much out of order events may be, such as 2s.")
@@ -156,6 +159,7 @@ def send(
         heartbeat_at=heartbeat_at,
         timeout=None if timeout is None else timeout / 1e6,
     )
+    screen.quiet()
     console = Console(stderr=True)
     reader: Reader | None = None
     parts: Iterable[Events] | None = None
@@ -173,13 +177,15 @@ def send(
         summary.bad = reader.skipped_count
         for bad in reader.skipped:
             click.echo(f"passed over {bad}", err=True)
+        if code == 0 and not summary.read:
+            click.echo(_nothing(reader.name, end=end), err=True)
     if summary.left:
         rest = f"headwater send --resume --to {to} --name {name or 'NAME'}"
         click.echo(
             f"{summary.left:,} records in the spool are not known to be counted; `{rest}` sends them",
             err=True,
         )
-    click.echo(as_json(summary) if as_lines else _told(summary))
+    click.echo(as_json(summary) if as_lines else _told(summary, to))
     sys.stdout.flush()
     sys.exit(code)
 
@@ -218,8 +224,13 @@ def _shown(status: Status) -> Tell:
     return lambda line: status.update(line)
 
 
-def _told(summary: Summary) -> str:
-    told = progress(summary) + f" in {summary.seconds:.1f} s"
+def _nothing(name: str, *, end: bool) -> str:
+    told = f"{name} holds no events: nothing was sent of it"
+    return told + ", not even the heartbeat of --end; give its time with --heartbeat-at" if end else told
+
+
+def _told(summary: Summary, to: str) -> str:
+    told = progress(summary, to) + f" in {summary.seconds:.1f} s"
     if summary.before:
         told += f"; {summary.before:,} were accepted before"
     if summary.heartbeats:

@@ -52,7 +52,8 @@ class Options:
 @dataclass(slots=True)
 class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
-    the spools and not known to be counted."""
+    the spools and not known to be counted. Unless all sources are `connected`, the root has not told yet how
+    much of that it counted long ago."""
 
     sources: int = 0
     read: int = 0
@@ -63,6 +64,7 @@ class Summary:
     counted: int = 0
     left: int = 0
     bad: int = 0
+    connected: bool = False
     seconds: float = 0.0
     events_per_second: float = 0.0
     problem: str | None = None
@@ -244,8 +246,8 @@ class Sending:
         while True:
             await asyncio.sleep(TOLD_SECONDS)
             self._sum_up()
-            if progress(self.summary) != said:
-                said = progress(self.summary)
+            if progress(self.summary, self.options.to) != said:
+                said = progress(self.summary, self.options.to)
                 watch(said)
             for each in self._open.values():
                 if each.source.connected:
@@ -262,6 +264,7 @@ class Sending:
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
         summary.sources = len(opened)
+        summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
         summary.left = sum(each.source.accepted - each.source.counted for each in opened)
@@ -277,12 +280,15 @@ def _sites(events: Events) -> list[str | None]:
     return [events.site.names[code] for code in codes if code >= 0] or [None]
 
 
-def progress(summary: Summary) -> str:
-    return (
-        f"{summary.read:,} read, {summary.accepted:,} accepted, {summary.sent:,} sent, "
-        f"{summary.counted:,} counted by the root, {summary.left:,} waiting, "
-        f"{summary.events_per_second:,.0f} events/s"
-    )
+def progress(summary: Summary, to: str) -> str:
+    """How it stands; what waits is known once the root has told what it has counted."""
+    sent = f"not connected to {to} yet"
+    if summary.connected:
+        sent = (
+            f"{summary.sent:,} sent, {summary.counted:,} counted by the root, {summary.left:,} waiting, "
+            f"{summary.events_per_second:,.0f} events/s"
+        )
+    return f"{summary.read:,} read, {summary.accepted:,} accepted, {sent}"
 
 
 def as_json(summary: Summary) -> str:

@@ -192,9 +192,10 @@ def _nodes(told: pb.StatusReply) -> Table:
 
 def _sources(told: pb.StatusReply) -> Table:
     table = Table()
-    for column in ("source", "site", "child", "state", "position", "largest time", "late", "rejected"):
-        left = column in ("source", "site", "child", "state")
-        table.add_column(column, justify="left" if left else "right")
+    # On a narrow screen a name goes on in the next line; cut, it would say nothing.
+    table.add_column("source", overflow="fold", min_width=12)
+    for column in ("site", "child", "state", "position", "largest time", "late", "rejected"):
+        table.add_column(column, justify="left" if column in ("site", "child", "state") else "right")
     for source in told.sources:
         name = source.name if source.incarnation <= 1 else f"{source.name}/{source.incarnation}"
         table.add_row(

@@ -36,6 +36,8 @@ class Summary:
     counted: int = 0
     late: int = 0
     rejected: int = 0
+    # Of the input, those that were passed over: they are not among those that were sent.
+    bad: int = 0
     windows: int = 0
     differing: int | None = None
     seconds: float = 0.0
@@ -83,6 +85,8 @@ def _lines(summary: Summary) -> Iterator[str]:
         f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
         f"{summary.rejected:,} rejected"
     )
+    if summary.bad:
+        yield f"{summary.bad:,} bad records of the input passed over"
     yield (
         f"{summary.windows:,} windows in {summary.seconds:.1f} s ({summary.events_per_second:,.0f} events/s) "
         f"through {summary.nodes} processes"

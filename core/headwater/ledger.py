@@ -1,4 +1,7 @@
-"""What became of every record of a source: `accepted = counted + late + rejected`, always."""
+"""What became of every record of a source: `accepted = counted + late + rejected`, always.
+
+Of those that are counted, `heartbeats` are no events.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ class Account:
     accepted: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
+    heartbeats: int = 0
 
     @property
     def late(self) -> int:
@@ -29,10 +33,20 @@ class Account:
     def counted(self) -> int:
         return self.accepted - sum(self.refused.values())
 
-    def plus(self, read: int, refused: Mapping[str, int], sample: tuple[Refused, ...]) -> Account:
+    @property
+    def events(self) -> int:
+        """What was counted, without heartbeats."""
+        return self.counted - self.heartbeats
+
+    def plus(
+        self, read: int, refused: Mapping[str, int], sample: tuple[Refused, ...], heartbeats: int = 0
+    ) -> Account:
         """With more records read. The sample keeps the first ones: those that say when it began."""
         return Account(
-            self.accepted + read, added(self.refused, refused), (self.sample + sample)[:SAMPLE_LIMIT]
+            self.accepted + read,
+            added(self.refused, refused),
+            (self.sample + sample)[:SAMPLE_LIMIT],
+            self.heartbeats + heartbeats,
         )
 
 

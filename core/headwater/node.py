@@ -62,6 +62,7 @@ class Source:
     since: Prefix = field(default_factory=Prefix)
     refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
+    heartbeats: int = 0
     idle: bool = False
     retired: bool = False
 
@@ -466,6 +467,7 @@ class Node:
             source.skips = frozenset(seq for seq in source.skips if seq > source.position)
         if judged.largest > source.largest:
             source.largest = judged.largest
+        source.heartbeats += judged.heartbeats
         if judged.refused:
             source.refused = added(source.refused, judged.refused)
             source.sample = (source.sample + judged.sample)[:SAMPLE_LIMIT]
@@ -492,10 +494,12 @@ class Node:
         for source in self.sources.values():
             now = source.prefix
             if now != source.since:
-                partial.vector[source.name] = Span(source.since, now, source.refused, source.sample)
+                partial.vector[source.name] = Span(
+                    source.since, now, source.refused, source.sample, source.heartbeats
+                )
                 partial.sources[source.code] = source.name
                 source.account = self._settled(source)
-                source.since, source.refused, source.sample = now, {}, ()
+                source.since, source.refused, source.sample, source.heartbeats = now, {}, (), 0
         for group_id, group in self._groups.items():
             if isinstance(group, CountedGroup) or self._sharing[group_id].kind == "ordered":
                 continue
@@ -509,7 +513,7 @@ class Node:
 
     def _settled(self, source: Source) -> Account:
         read = source.position - source.since.position
-        return source.account.plus(read, source.refused, source.sample)
+        return source.account.plus(read, source.refused, source.sample, source.heartbeats)
 
     def merge(self, partial: Partial) -> None:
         """Take another node's partial, whole or not at all."""
@@ -536,6 +540,7 @@ class Node:
             mine.opening = span.high.opening
             mine.refused = added(mine.refused, span.refused)
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
+            mine.heartbeats += span.heartbeats
 
     def _check_queries(self, partial: Partial) -> None:
         """Raise if it was made with other queries than hold here for its events."""

@@ -19,6 +19,7 @@ class Span:
     high: Prefix
     refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
+    heartbeats: int = 0
 
 
 @dataclass(slots=True)

@@ -86,6 +86,8 @@ class Judged:
     refused: Mapping[str, int]
     sample: tuple[Refused, ...]
     marks: tuple[Mark, ...]
+    # How many of those that count are no events.
+    heartbeats: int
 
 
 def clean(
@@ -193,7 +195,14 @@ def judge(
         refused,
         tuple(sample),
         _marks(batch, read, kept, counted),
+        _heartbeats(batch, read, kept & bare),
     )
+
+
+def _heartbeats(batch: Batch, read: int, bare: Array) -> int:
+    if batch.mark is not None:
+        bare = bare & (batch.mark[:read] == NO_MARK)
+    return int(count_nonzero(bare))
 
 
 def _marks(batch: Batch, read: int, kept: Array, counted: Array) -> tuple[Mark, ...]:

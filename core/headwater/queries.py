@@ -18,7 +18,21 @@ from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, i
 
 Scope = Literal["global", "local"]
 AggregateSpec = str | UserDefined
+# In bytes of UTF-8.
 ID_LIMIT = 253
+
+
+def id_problem(id: object) -> tuple[str, str] | None:
+    """What is wrong with the id of a query, and the remedy: it stands in lists, file names and result ids."""
+    remedy = f'give 1 to {ID_LIMIT} bytes that print, without "/" and without a space at an end'
+    if not isinstance(id, str):
+        return f"is {id!r}", remedy
+    size = len(id.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= ID_LIMIT:
+        return f"has {size} bytes", remedy
+    if "/" in id or not id.isprintable() or id != id.strip():
+        return f"is {id!r}", remedy
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +177,8 @@ class Query:
         return None
 
     def problems(self) -> Iterator[Problem]:
-        if not isinstance(self.id, str) or not self.id or len(self.id) > ID_LIMIT:
-            yield Problem("id", f"is {self.id!r}", f"give a name of 1 to {ID_LIMIT} characters")
+        if wrong := id_problem(self.id):
+            yield Problem("id", *wrong)
         known = isinstance(self.window, Tumbling | Sliding | Session | Punctuation)
         if known:
             yield from self.window.problems()

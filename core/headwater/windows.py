@@ -17,6 +17,9 @@ from headwater.errors import Problem
 # Event times stay within +-2^62 us (some 146,000 years), so that adding a length cannot overflow.
 TS_LIMIT = 1 << 62
 LENGTH_LIMIT = 1 << 60
+# In so many windows of one query over time an event may be. Each of them is a result: a million of one event
+# take the root a second and 100 MB, ten million are more than its outbox holds.
+OVERLAP_LIMIT = 1_000_000
 # A lateness beyond every pair of times: nothing is late, and nothing is final before the end.
 NEVER = 2 * TS_LIMIT
 
@@ -118,13 +121,8 @@ class Sliding:
             yield from found
             if self.every is not None:
                 yield Problem("window.every", "stands without count", "give count too, or slide instead")
-            if not found and microseconds(self.slide or 0) > microseconds(self.length or 0):
-                yield Problem(
-                    "window.slide",
-                    f"{human(microseconds(self.slide or 0))} is longer than the window of "
-                    f"{human(microseconds(self.length or 0))}, so events would be lost between windows",
-                    "make slide at most length",
-                )
+            if not found:
+                yield from self._overlap(microseconds(self.length or 0), microseconds(self.slide or 0))
         else:
             found = [*_count("window.count", self.count), *_count("window.every", self.every)]
             yield from found
@@ -137,6 +135,23 @@ class Sliding:
                     "make every at most count",
                 )
         yield from _offset(self.offset, self.count)
+
+    def _overlap(self, length: int, slide: int) -> Iterator[Problem]:
+        if slide > length:
+            yield Problem(
+                "window.slide",
+                f"{human(slide)} is longer than the window of {human(length)}, so events would be lost "
+                "between windows",
+                "make slide at most length",
+            )
+        elif length > OVERLAP_LIMIT * slide:
+            yield Problem(
+                "window.slide",
+                f"{human(slide)} puts every event into {-(-length // slide):,} windows of {human(length)}, "
+                "each of which is a result",
+                f"make slide at least {human(-(-length // OVERLAP_LIMIT))}, so that they are at most "
+                f"{OVERLAP_LIMIT:,}",
+            )
 
     def __str__(self) -> str:
         if self.count is not None:

@@ -67,6 +67,7 @@ def decode(message: pb.Partial) -> Partial:
             prefix(span.high),
             dict(span.refused),
             tuple(Refused(refused.seq, refused.ts, refused.reason) for refused in span.sample),
+            span.heartbeats,
         )
     for part in message.parts:
         if part.WhichOneof("part") == "sliced":
@@ -100,6 +101,7 @@ def _vector(partial: Partial) -> Iterator[pb.Span]:
             high=prefix_message(span.high),
             refused=span.refused,
             sample=[pb.Refused(seq=r.seq, ts=r.ts, reason=r.reason) for r in span.sample],
+            heartbeats=span.heartbeats,
         )
 
 

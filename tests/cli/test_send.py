@@ -282,6 +282,45 @@ def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -
     assert said["counted"] == said["accepted"] + said["heartbeats"]
 
 
+def test_what_waits_is_not_guessed_before_it_is_connected(shared: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", lines(300, begin=NOW))
+    spool = tmp_path / "spools"
+    done = send(shared, path, "--name", "known", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert "300 counted by the root, 0 waiting" in done.stdout
+    # All of it is counted, which only the root knows.
+    done = send(NOWHERE, path, "--name", "known", "--timeout", "0s", spool=spool)
+    assert done.exit_code == 3
+    assert f"300 read, 0 accepted, not connected to {NOWHERE} yet" in done.stdout
+    assert "waiting" not in done.output
+    done = send(NOWHERE, path, "--name", "known", "--timeout", "0s", "--json", spool=spool)
+    assert not summary(done)["connected"]
+    done = send(shared, path, "--name", "known", "--json", spool=spool)
+    assert (summary(done)["connected"], summary(done)["left"]) == (True, 0)
+
+
+@pytest.mark.parametrize("content", ["", "ts,value\n"])
+def test_an_input_without_events_is_said_to_be_one(shared: Tree, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    done = send(shared, path, "--name", f"empty-{len(content)}", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert f"{path} holds no events: nothing was sent of it\n" in done.stderr
+    again = send(shared, path, "--name", f"empty-{len(content)}", "--end", spool=tmp_path / "spools")
+    assert again.exit_code == 0
+    assert "not even the heartbeat of --end; give its time with --heartbeat-at" in again.stderr
+
+
+def test_a_status_counts_events_without_heartbeats(running: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", [f"{BEGIN + n},1,k" for n in range(50)])
+    done = send(running, path, "--name", "s", "--end", "--json", spool=tmp_path / "spools")
+    assert (summary(done)["counted"], summary(done)["heartbeats"]) == (51, 1)
+    done = CliRunner().invoke(main, ["status", "--root", f"127.0.0.1:{running.above}", "--json"])
+    totals = summary(done)["totals"]
+    assert (totals["accepted"], totals["counted"], totals["late"], totals["rejected"]) == (50, 50, 0, 0)
+    assert summary(done)["sources"][0]["position"] == 51
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [

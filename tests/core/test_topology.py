@@ -341,6 +341,13 @@ def _refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     for query, field, told in [
         ({"id": None}, "id", "is missing"),
         ({"id": 7}, "id", "is 7"),
+        ({"id": ""}, "id", "has 0 bytes; give 1 to 253 bytes"),
+        ({"id": "ä" * 127}, "id", "has 254 bytes; give 1 to 253 bytes"),
+        ({"id": "a/b"}, "id", "is 'a/b'; give 1 to 253 bytes that print, without \"/\""),
+        ({"id": "a\nb"}, "id", "is 'a\\nb'; give"),
+        ({"id": "a\u202eb"}, "id", "is 'a\\u202eb'; give"),
+        ({"id": " a"}, "id", "is ' a'; give"),
+        ({"id": "a "}, "id", "without a space at an end"),
         ({"aggregate": None}, "aggregate", "is missing"),
         ({"aggregate": []}, "aggregate", "is empty"),
         ({"aggregate": "average"}, "aggregate", "'average' is not known"),
@@ -383,6 +390,16 @@ def _refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"window": {**tumbling, "lenght": "1s"}}, "window.lenght", "did you mean length?"),
         ({"window": {**tumbling, "type": "sliding"}}, "window.slide", "is missing"),
         ({"window": {**tumbling, "type": "sliding", "slide": "2s"}}, "window.slide", "at most length"),
+        (
+            {"window": {"type": "sliding", "length": "1000000d", "slide": "1us"}},
+            "window.slide",
+            "windows of 1000000d, each of which is a result; make slide at least 1d",
+        ),
+        (
+            {"window": {"type": "sliding", "length": "1000001us", "slide": "1us"}},
+            "window.slide",
+            "into 1,000,001 windows of 1s1us, each of which is a result; make slide at least 2us",
+        ),
         ({"window": {"type": "sliding", "count": 5}}, "window.every", "whole number"),
         ({"window": {"type": "sliding", "count": 5, "every": 6}}, "window.every", "at most count"),
         ({"window": {"type": "session"}}, "window.gap", "is missing"),
@@ -506,6 +523,18 @@ def test_what_is_refused_of_a_query(changes: dict[str, Any], field: str, told: s
         query_of(_object(**changes))
     found = {problem.field: f"{problem.message}; {problem.remedy}" for problem in caught.value.problems}
     assert told in found.get(field, ""), found
+
+
+@pytest.mark.parametrize("id", ["a", "Temp_avg.v2", "die Größe", "ä" * 126, "q[1].x", "*"])
+def test_ids_that_are_taken(id: str) -> None:
+    query = _taken(_asked(id=id))
+    assert query.id == id
+    assert list(query.problems()) == []
+
+
+def test_the_largest_overlap_is_taken() -> None:
+    query = _taken(_asked(window={"type": "sliding", "length": "1000s", "slide": "1ms"}))
+    assert query.window == Sliding(1_000_000_000, 1_000)
 
 
 def test_a_status_is_not_ours_to_judge() -> None:

@@ -52,7 +52,7 @@ class Reached:
         nonce = challenge.message.nonce  # type: ignore[union-attr]  # it is one
         machine.step("c", replace(hello, echo=nonce), 0)
 
-    def push(self, *times: int) -> None:
+    def push(self, *times: int, value: float | None = 1.0) -> None:
         """Events of the source, through a child that knows all changes; they wait to be committed."""
         machine = self.root.machine
         self.commit()
@@ -61,7 +61,7 @@ class Reached:
         for change in machine.engine.changes:
             node.apply(change)
         node.admit(SOURCE, lateness=source.lateness, site=source.site, prefix=source.prefix)
-        node.push(Batch.from_records(SOURCE, source.position + 1, [(ts, None, 1.0, None) for ts in times]))
+        node.push(Batch.from_records(SOURCE, source.position + 1, [(ts, None, value, None) for ts in times]))
         self._batches += 1
         machine.step("c", Delivery(joined(machine), f"c/{self._batches}", 0, node.flush()), 0)
 
@@ -279,6 +279,23 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
         assert (sink.name, sink.behind, sink.failure) == ("0-jsonlines", 0, "")
+
+    on_a_root(tmp_path, scene)
+
+
+def test_heartbeats_are_no_events_of_the_status(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        at.admit()
+        at.push(1, 12, 3)
+        at.push(25, 40, value=None)
+        at.push(41)
+        at.push(100, value=None)
+        at.commit()
+        told = await at.stub.Status(pb.StatusRequest())
+        totals, source = told.totals, told.sources[0]
+        assert (totals.accepted, totals.counted, totals.late, totals.rejected) == (4, 3, 1, 0)
+        assert (source.position, source.counted, source.late) == (7, 3, 1)
+        assert told.watermark == 100
 
     on_a_root(tmp_path, scene)
 

@@ -59,13 +59,13 @@ def test_every_result_of_every_example_has_an_id_of_its_own(path: Path) -> None:
 
 
 def test_windows_that_begin_together_and_end_apart() -> None:
-    root = Root([Query("q/1", Punctuation("S", "E", merge="bounds"))], expected=2)
+    root = Root([Query("q 1", Punctuation("S", "E", merge="bounds"))], expected=2)
     for name in ("a", "b"):
         root.admit(name, lateness=0)
     for name, end in (("a", 3), ("b", 5)):
         records = [(0, None, 1.0, "S"), (end, None, 1.0, "E"), (9, None, None, None)]
         root.push(Batch.from_records(name, 1, records))
-    assert [resultlines.id_of(result) for result in root.take()] == ["q%2F1/1//*/0..3", "q%2F1/1//*/0..5"]
+    assert [resultlines.id_of(result) for result in root.take()] == ["q%201/1//*/0..3", "q%201/1//*/0..5"]
 
 
 def test_a_query_that_comes_again_has_other_ids() -> None:

@@ -261,6 +261,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         open_input("-")
     with pytest.raises(Invalid, match="--format"):
         open_input(str(tmp_path / "x.bin"))
+    with pytest.raises(Invalid, match="is a directory; give one of its files"):
+        open_input(str(tmp_path))
     with pytest.raises(Invalid, match="cannot be opened"):
         open_input(str(tmp_path / "x.csv"))
     for wrong in ("time", "when=x", "ts=a,ts=b"):
@@ -316,3 +318,31 @@ def test_reading_closes_the_file(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     list(open_input(path))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("[" * 100_000, "record: has too many lists or objects within each other; give a flat object"),
+        ('{"ts": 2, "value": ' + "[" * 100_000, "record: has too many lists"),
+        ('{"ts": 2, "value": ' + "[" * 500 + "]" * 500 + "}", "value: is .*; give a number, or nothing"),
+        ('{"ts": "' + "9" * 9_000 + '", "value": 1}', "ts: has 9000 digits, beyond 64 bits; give"),
+        ('{"ts": "' + "9" * 90 + '", "value": 1}', "ts: is 9+[.]*9*, beyond 64 bits; give whole micro"),
+        ('{"ts": 2, "value": 1, "key": ' + "[" * 500 + "]" * 500 + "}", "key: is .*; give strings"),
+        ('{"ts": "' + "x" * 9_000 + '", "value": 1}', "ts: is '.*'; give whole micro"),
+        ('{"ts": 2, "value": "' + "x" * 9_000 + '"}', "value: is '.*'; give a number, or nothing"),
+    ],
+    ids=["lists", "value", "closed", "digits", "number", "key", "time", "text"],
+)
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_line_however_deep_or_long_is_told_in_few_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str, quick: bool
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{{"ts": 1, "value": 1}}\n{line}\n{{"ts": 3, "value": 3}}\n')
+    if not quick:
+        monkeypatch.setattr("headwater_source.readers.lines.arrow", lambda: None)
+    with pytest.raises(BadRecord, match=f"line 2: {said}") as caught:
+        list(open_input(str(path)))
+    assert len(str(caught.value)) < 600
+    assert [row[0] for row in rows(open_input(str(path), skip_bad=True))] == [1, 3]

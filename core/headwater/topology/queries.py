@@ -10,7 +10,7 @@ from headwater import aggregates
 from headwater.aggregates import UserDefined
 from headwater.durations import human, microseconds
 from headwater.errors import InvalidQuery, Problem
-from headwater.queries import EVERYTHING, ID_LIMIT, AggregateSpec, Query, Where, validate
+from headwater.queries import EVERYTHING, AggregateSpec, Query, Where, id_problem, validate
 from headwater.topology.sections import (
     TEXT_LIMIT,
     InvalidTopology,
@@ -125,19 +125,19 @@ def listed_queries(spec: Section, functions: Functions) -> tuple[Query, ...]:
     labels: dict[str, str] = {}
     for place, given in enumerate(spec.listed("queries", QUERIES_LIMIT)):
         id = given.get("id") if isinstance(given, Mapping) else None
-        usable = isinstance(id, str) and 0 < len(id) <= ID_LIMIT
-        path = f"spec.queries[{id if usable else place}]"
+        wrong = id_problem(id)
+        path = f"spec.queries[{place if wrong else id}]"
         section = Section(given, path, spec.problems)
         section.allow("id")
-        if not usable:
-            told = "is missing" if id is None else f"is {shown(id)}"
-            section.wrong("id", told, f"give a name of 1 to {ID_LIMIT} characters")
+        if wrong:
+            said, remedy = wrong
+            section.wrong("id", "is missing" if id is None else said, remedy)
         # A query without a name is judged all the same, under one that no other has.
-        query = read_query(section, str(id) if usable else f"\0{place}", functions)
+        query = read_query(section, f"\0{place}" if wrong else str(id), functions)
         labels[query.id] = path
         found.append(query)
-    queries, wrong = validated(found, labels)
-    spec.problems += not_yet_told(wrong, spec.problems)
+    queries, problems = validated(found, labels)
+    spec.problems += not_yet_told(problems, spec.problems)
     return queries
 
 

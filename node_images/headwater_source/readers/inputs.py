@@ -80,6 +80,8 @@ def open_input(
     path: str, format: str | None = None, columns: Columns | None = None, *, skip_bad: bool = False
 ) -> Reader:
     """A reader of a file, or of the standard input as it comes (`-`)."""
+    if path != STDIN and Path(path).is_dir():
+        raise Invalid(f"{path} cannot be read", [Problem("file", "is a directory", "give one of its files")])
     format = format_of(path, format)
     columns = columns or columns_of("")
     name = "standard input" if path == STDIN else path

@@ -51,6 +51,11 @@ class JsonReader(LineReader):
             raise Wrong(
                 f"is no JSON ({error})", 'give an object a line, such as {"ts": 0, "value": 1}'
             ) from None
+        except RecursionError:
+            raise Wrong(
+                "has too many lists or objects within each other",
+                'give a flat object a line, such as {"ts": 0, "value": 1}',
+            ) from None
         if not isinstance(found, dict):
             raise Wrong("is no object", 'give one, such as {"ts": 0, "value": 1}')
         return [found.get(name) for name in self._names], self._fields

@@ -6,6 +6,7 @@ Slow and exact. Formats have a quick way for blocks of good records, which takes
 from __future__ import annotations
 
 import re
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ TOLD = 10
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _TS_REMEDY = "give whole microseconds since 1970, or a time such as 2026-01-31T12:00:00.5Z"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# A value in a message: cut, for a record may hold anything.
+_shown = reprlib.Repr()
+_shown.maxstring = _shown.maxother = _shown.maxlong = 80
 
 
 class BadRecord(PermanentError):
@@ -137,12 +141,16 @@ def moment(given: Any) -> int:
     if isinstance(given, str):
         given = given.strip()
         if _WHOLE.fullmatch(given):
-            given = int(given)
+            try:
+                given = int(given)
+            except ValueError:
+                # Python reads no longer ones.
+                raise Wrong(f"has {len(given)} digits, beyond 64 bits", _TS_REMEDY) from None
         elif given:
             try:
                 given = datetime.fromisoformat(given)
             except ValueError:
-                raise Wrong(f"is {given!r}", _TS_REMEDY) from None
+                raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY) from None
     if isinstance(given, datetime):
         if given.tzinfo is None:
             raise Wrong(f"is {given.isoformat()} without a zone", "add Z, or an offset such as +02:00")
@@ -153,9 +161,9 @@ def moment(given: Any) -> int:
     if given is None or given == "":
         raise Wrong("is missing", _TS_REMEDY)
     if not isinstance(given, int) or isinstance(given, bool):
-        raise Wrong(f"is {given!r}", _TS_REMEDY)
+        raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
-        raise Wrong(f"is {given}, beyond 64 bits", _TS_REMEDY)
+        raise Wrong(f"is {_shown.repr(given)}, beyond 64 bits", _TS_REMEDY)
     return given
 
 
@@ -176,7 +184,7 @@ def number(given: Any) -> float | None:
             return float(given)
         except OverflowError:
             raise Wrong("is an integer beyond float64", "give a number that fits") from None
-    raise Wrong(f"is {given!r}", "give a number, or nothing")
+    raise Wrong(f"is {_shown.repr(given)}", "give a number, or nothing")
 
 
 def name(given: Any) -> str:
@@ -185,9 +193,11 @@ def name(given: Any) -> str:
         given = str(given)
     if given is None or given == "":
         return ""
+    if not isinstance(given, str):
+        raise Wrong(f"is {_shown.repr(given)}", "give strings")
     if wrong := name_problem(given):
         raise Wrong(*wrong)
-    return str(given)
+    return given
 
 
 def source(given: Any) -> str:

@@ -221,7 +221,7 @@ class Refused(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., ts: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Span(_message.Message):
-    __slots__ = ("source", "low", "high", "refused", "sample")
+    __slots__ = ("source", "low", "high", "refused", "sample", "heartbeats")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -234,12 +234,14 @@ class Span(_message.Message):
     HIGH_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     source: int
     low: Prefix
     high: Prefix
     refused: _containers.ScalarMap[str, int]
     sample: _containers.RepeatedCompositeFieldContainer[Refused]
-    def __init__(self, source: _Optional[int] = ..., low: _Optional[_Union[Prefix, _Mapping]] = ..., high: _Optional[_Union[Prefix, _Mapping]] = ..., refused: _Optional[_Mapping[str, int]] = ..., sample: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ...) -> None: ...
+    heartbeats: int
+    def __init__(self, source: _Optional[int] = ..., low: _Optional[_Union[Prefix, _Mapping]] = ..., high: _Optional[_Union[Prefix, _Mapping]] = ..., refused: _Optional[_Mapping[str, int]] = ..., sample: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ..., heartbeats: _Optional[int] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("code", "name", "incarnation")

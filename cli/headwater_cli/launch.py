@@ -1,0 +1,188 @@
+"""`headwater run`: the command."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from headwater.errors import HeadwaterError
+from headwater_cli import demo, manifests, screen
+from headwater_cli.interrupts import STOPPED
+from headwater_cli.picture import Picture
+from headwater_cli.piped import Piped
+from headwater_cli.run import Run
+from headwater_cli.summary import Summary, as_json, told
+from headwater_source.readers import FORMATS
+
+# Columns of a saved picture.
+WIDTH = 110
+# Of a layer, each a process; and of layers.
+MOST_NODES, MOST_LAYERS = 64, 8
+
+
+def _widths(context: click.Context, parameter: click.Parameter, given: str) -> list[int]:
+    try:
+        found = [int(width) for width in given.split(",") if width]
+    except ValueError:
+        found = [0]
+    if not all(1 <= width <= MOST_NODES for width in found) or len(found) > MOST_LAYERS:
+        raise click.BadParameter(
+            f"give at most {MOST_LAYERS} widths of 1 to {MOST_NODES} from the children up, such as 3,1"
+        )
+    return found
+
+
+def _writable(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path | None:
+    """Better now than when the run is over."""
+    if given is not None and not os.access(given.parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(
+            f"nothing can be written to {given.parent}; name a file in a directory of yours"
+        )
+    return given
+
+
+@click.command()
+@click.argument("topology", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--children", default=2, show_default=True, type=click.IntRange(1, MOST_NODES), help="How many children."
+)
+@click.option(
+    "--layers",
+    default="1",
+    show_default=True,
+    callback=_widths,
+    help="Widths of the intermediate layers, from the children up, such as 3,1; empty for none.",
+)
+@click.option(
+    "--seconds",
+    type=click.IntRange(1, 86_400),
+    help="How long sources send.  [default: 10, without --events]",
+)
+@click.option(
+    "--events", type=click.IntRange(1, 1_000_000_000), help="How many events they send in all, instead."
+)
+@click.option(
+    "--input", "source", metavar="FILE", help="Events to send instead of generated ones; - is a pipe."
+)
+@click.option("--format", type=click.Choice(FORMATS), help="Of the input; otherwise its suffix says it.")
+@click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
+@click.option(
+    "--skip-bad", is_flag=True, help="Pass over bad records of the input and count them; else fail."
+)
+@click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
+@click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
+@click.option(
+    "--svg",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_writable,
+    help="Save the last picture.",
+)
+def run(
+    topology: Path | None,
+    children: int,
+    layers: list[int],
+    seconds: int | None,
+    events: int | None,
+    source: str | None,
+    format: str | None,
+    columns: str,
+    skip_bad: bool,
+    verify: bool,
+    as_lines: bool,
+    svg: Path | None,
+) -> None:
+    """Start a whole tree as processes of this machine, with generated or piped sources.
+
+    \b
+    headwater run --verify
+    headwater run examples/factory.yaml --verify
+    headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
+    headwater run examples/factory.yaml --events 50000 --json
+    headwater run examples/tumbling.yaml --input day.csv --verify
+
+    Without TOPOLOGY it is a small factory. While it runs, headwater query and headwater status speak to it.
+    Ends with code 0 only if every event is accounted for, every process ended as it should and, with
+    --verify, every window is right.
+    """
+    if seconds is not None and events is not None:
+        raise click.UsageError("--seconds and --events stand beside each other; give one of them")
+    if source is not None and (seconds is not None or events is not None):
+        raise click.UsageError("an --input ends by itself; drop --seconds and --events")
+    if source is None and (format is not None or columns or skip_bad):
+        raise click.UsageError("--format, --columns and --skip-bad say how to read an --input; give one")
+    screen.quiet()
+    summary = Summary("", 0)
+    try:
+        document = demo.DOCUMENT if topology is None else manifests.read(topology)
+        found = demo.topology() if topology is None else manifests.topology(topology)
+        summary.topology = found.name
+        piped = None
+        if source is not None:
+            piped = Piped(source, format, columns, found, keep=verify, skip_bad=skip_bad)
+        work = Run(found, document, children, layers, seconds or 10, events, piped)
+    except (manifests.BadManifest, HeadwaterError, OSError) as error:
+        _fail(summary, _sentence(error), as_lines)
+    console = Console(stderr=as_lines)
+    if found.root.engine != "embedded":
+        console.print(f"the {found.root.engine} root is not there yet: this run has an embedded one")
+    try:
+        if console.is_terminal and not as_lines:
+            with Live(console=console, refresh_per_second=5) as live:
+                summary = asyncio.run(work.run(verify=verify, live=live))
+                live.update(work.picture(whole=True))
+        else:
+            summary = asyncio.run(work.run(verify=verify, echo=None if as_lines else click.echo))
+        if svg is not None:
+            _save(svg, work.picture(whole=True), summary)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if as_lines:
+            click.echo(as_json(work.summary))
+        else:
+            told(work.summary, console)
+        console.print("stopped")
+        sys.exit(STOPPED)
+    except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
+        _fail(work.summary, _sentence(error), as_lines)
+    finally:
+        work.clean()
+    for bad in piped.skipped if piped is not None else ():
+        click.echo(f"passed over {bad}", err=True)
+    if as_lines:
+        click.echo(as_json(summary))
+        for problem in summary.problems:
+            click.echo(problem, err=True)
+    else:
+        told(summary, console)
+    sys.exit(0 if summary.ok else 1)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the run'}: {error.strerror or error}"
+    return str(error)
+
+
+def _fail(summary: Summary, problem: str, as_lines: bool) -> NoReturn:
+    """End with a problem; whoever wants JSON has it there too, with what was known by then."""
+    if as_lines:
+        summary.problems, summary.ok = [problem], False
+        click.echo(as_json(summary))
+    raise click.ClickException(problem)
+
+
+def _save(path: Path, picture: Picture, summary: Summary) -> None:
+    """The last picture and the closing lines as SVG."""
+    recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
+    recording.print(picture)
+    told(summary, recording)
+    title = f"headwater run: {summary.topology}"
+    path.write_text(recording.export_svg(title=title, unique_id="headwater-run"), encoding="utf-8")
