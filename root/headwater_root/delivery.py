@@ -1,12 +1,18 @@
-"""Sinks beside each other: each reads the outbox at its own pace, and none holds another back."""
+"""Sinks beside each other: each reads the outbox at its own pace, and none holds another back.
+
+A sink has a thread of its own, and one that hangs (a pipe that nobody reads) ends with the process: what it
+has not delivered stays in the outbox for the next one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 from headwater import topology
 from headwater.errors import HeadwaterError, PermanentError
@@ -18,6 +24,8 @@ from headwater_root.sinks.parquet import Parquet
 
 log = logging.getLogger(__name__)
 LOOK, FIRST_WAIT, LONGEST_WAIT = 0.05, 0.1, 10.0
+# How long the end waits for sinks that still deliver, in seconds.
+PATIENCE = 10.0
 # How often the outbox is trimmed, unless it is full.
 TRIM = 1.0
 
@@ -54,18 +62,63 @@ def sinks_of(asked: Sequence[topology.Sink], directory: Path) -> list[Sink]:
     return found
 
 
+def catch_up(outbox: Outbox, sink: Sink) -> None:
+    """Deliver what the sink has not got yet."""
+    for position, rows in outbox.read(sink.cursor):
+        sink.deliver(position, rows)
+
+
+class _Serving:
+    """One sink, in its thread: whatever it raises is told and tried again."""
+
+    def __init__(self, outbox: Outbox, sink: Sink, failing: dict[str, str], ended: threading.Event) -> None:
+        self.sink, self._outbox, self._failing, self._ended = sink, outbox, failing, ended
+        self.thread = threading.Thread(target=self._run, name=f"sink {sink.name}", daemon=True)
+
+    def _run(self) -> None:
+        wait = FIRST_WAIT
+        while True:
+            last = self._ended.is_set()
+            if self._caught_up():
+                wait, pause = FIRST_WAIT, LOOK
+            else:
+                wait, pause = min(2 * wait, LONGEST_WAIT), wait
+            if last:
+                break
+            self._ended.wait(pause)
+        self.sink.close()
+
+    def _caught_up(self) -> bool:
+        name = self.sink.name
+        try:
+            catch_up(self._outbox, self.sink)
+        except Exception as error:
+            if name not in self._failing:
+                known = isinstance(error, OSError | HeadwaterError)
+                said = {"sink": name, "problem": str(error)}
+                log.warning("a sink fails", extra=said, exc_info=None if known else error)
+            self._failing[name] = str(error)
+            return False
+        if self._failing.pop(name, None) is not None:
+            log.info("a sink has recovered", extra={"sink": name})
+        return True
+
+
 class Deliveries:
     """Delivers the outbox to every sink; a sink that fails is tried again, later and later.
 
     What every sink has is trimmed, and without sinks the oldest results at the bound; unless `keep` is set.
     """
 
-    def __init__(self, outbox: Outbox, sinks: Sequence[Sink], *, keep: bool = False) -> None:
-        self._outbox, self._sinks, self._keep = outbox, list(sinks), keep
-        self._tasks: list[asyncio.Task[None]] = []
-        self._ended = asyncio.Event()
+    def __init__(
+        self, outbox: Outbox, sinks: Sequence[Sink], *, keep: bool = False, patience: float = PATIENCE
+    ) -> None:
+        self._outbox, self._sinks, self._keep, self._patience = outbox, list(sinks), keep, patience
         # By sink: why it cannot deliver at present.
         self.failing: dict[str, str] = {}
+        self._over, self._ended = threading.Event(), asyncio.Event()
+        self._serving: list[_Serving] = []
+        self._trimming: asyncio.Task[None] | None = None
 
     def check(self, committed: int) -> None:
         """Refuse a log that ends before what was delivered; tell of sinks that have missed something."""
@@ -77,25 +130,13 @@ class Deliveries:
                 log.warning("a sink begins behind results that are gone", extra={"sink": sink.name})
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._serve(sink)) for sink in self._sinks]
-        self._tasks.append(asyncio.create_task(self._trims()))
+        self._serve()
+        self._trimming = asyncio.create_task(self._trims())
 
-    async def _serve(self, sink: Sink) -> None:
-        wait = FIRST_WAIT
-        while not self._ended.is_set():
-            try:
-                await asyncio.to_thread(self._catch_up, sink)
-            except (OSError, HeadwaterError) as error:
-                if sink.name not in self.failing:
-                    log.warning("a sink fails", extra={"sink": sink.name, "problem": str(error)})
-                self.failing[sink.name] = str(error)
-                await self._pause(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-            else:
-                if self.failing.pop(sink.name, None) is not None:
-                    log.info("a sink has recovered", extra={"sink": sink.name})
-                wait = FIRST_WAIT
-                await self._pause(LOOK)
+    def _serve(self) -> None:
+        self._serving = [_Serving(self._outbox, sink, self.failing, self._over) for sink in self._sinks]
+        for each in self._serving:
+            each.thread.start()
 
     async def _trims(self) -> None:
         waited = 0.0
@@ -122,10 +163,6 @@ class Deliveries:
             # What is there longer than it must be does no harm.
             log.warning("the outbox cannot be trimmed", extra={"problem": str(error)})
 
-    def _catch_up(self, sink: Sink) -> None:
-        for position, rows in self._outbox.read(sink.cursor):
-            sink.deliver(position, rows)
-
     @property
     def last(self) -> int:
         """The highest position that has results."""
@@ -149,13 +186,16 @@ class Deliveries:
 
     async def stop(self) -> None:
         """Deliver what is there, as far as that works at once, and end."""
-        # Not cancelled: the thread of a delivery would go on beside the one below.
+        self._over.set()
         self._ended.set()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for sink in self._sinks:
-            try:
-                await asyncio.to_thread(self._catch_up, sink)
-            except (OSError, HeadwaterError) as error:
-                self.failing[sink.name] = str(error)
-            sink.close()
+        if self._trimming is not None:
+            await asyncio.gather(self._trimming, return_exceptions=True)
+        if not self._serving:
+            self._serve()
+        until = monotonic() + self._patience
+        for each in self._serving:
+            await asyncio.to_thread(each.thread.join, max(until - monotonic(), 0.0))
+            if each.thread.is_alive():
+                problem = "hangs; what it has not delivered stays in the outbox"
+                log.warning("a sink does not end", extra={"sink": each.sink.name, "problem": problem})
         await asyncio.to_thread(self._trim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,58 @@ def test_one_of_two_sinks_of_a_type_fails_and_recovers(
     told = [(record.getMessage(), vars(record)["sink"]) for record in caplog.records]
     assert told == [("a sink fails", "0-jsonlines"), ("a sink has recovered", "0-jsonlines")]
     assert (tmp_path / "sinks" / "one" / "results.jsonl").read_bytes() == b"{}\n"
+
+
+def test_a_sink_that_hangs_does_not_hold_the_end_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked = [Sink("jsonlines", "one"), Sink("jsonlines", "two")]
+    outbox, sinks = Outbox(tmp_path / "outbox"), sinks_of(asked, tmp_path / "sinks")
+    outbox.write(1, 1, b"{}\n")
+    read, hangs = threading.Event(), threading.Event()
+
+    def hanging(position: int, rows: bytes) -> None:
+        hangs.set()
+        read.wait()
+
+    sinks[0].deliver = hanging  # type: ignore[method-assign]  # a pipe that nobody reads
+
+    async def run() -> None:
+        deliveries = Deliveries(outbox, sinks, patience=0.1)
+        deliveries.start()
+        assert await asyncio.to_thread(hangs.wait, 20)
+        await deliveries.stop()
+
+    try:
+        asyncio.run(run())
+    finally:
+        read.set()
+    told = [(record.getMessage(), vars(record)["sink"]) for record in caplog.records]
+    assert told == [("a sink does not end", "0-jsonlines")]
+    # The other one has everything, and nothing is trimmed that one of them has not.
+    assert (tmp_path / "sinks" / "two" / "results.jsonl").read_bytes() == b"{}\n"
+    assert [rows for _, rows in outbox.read(0)] == [b"{}\n"]
+
+
+def test_whatever_a_sink_raises_it_is_tried_again(tmp_path: Path) -> None:
+    outbox, (sink,) = Outbox(tmp_path / "outbox"), sinks_of([Sink("jsonlines", "one")], tmp_path / "sinks")
+    outbox.write(1, 1, b"{}\n")
+    deliver, tried = sink.deliver, 0
+
+    def broken(position: int, rows: bytes) -> None:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise ZeroDivisionError
+        deliver(position, rows)
+
+    sink.deliver = broken  # type: ignore[method-assign]  # the fault
+
+    async def run() -> None:
+        deliveries = Deliveries(outbox, [sink])
+        deliveries.start()
+        async with asyncio.timeout(20):
+            while deliveries.behind:
+                await asyncio.sleep(0.01)
+        await deliveries.stop()
+
+    asyncio.run(run())
+    assert tried == 2

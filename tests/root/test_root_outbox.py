@@ -20,7 +20,7 @@ from headwater.queries import Query
 from headwater.sources import SourceId
 from headwater.topology import Sink
 from headwater.windows import Tumbling
-from headwater_root.delivery import AheadOfLog
+from headwater_root.delivery import AheadOfLog, catch_up
 from headwater_root.runtime import RootRuntime
 from headwater_root.sinks.jsonlines import JsonLines
 from tests.harness import joined
@@ -259,7 +259,7 @@ def test_a_crash_at_any_step_delivers_everything_once(
         disk = Disk(monkeypatch, directory, dies_at=step)
         try:
             for sink in root.deliveries._sinks:
-                root.deliveries._catch_up(sink)
+                catch_up(root.outbox, sink)
             root.deliveries._trim()
         except Died:
             pass
