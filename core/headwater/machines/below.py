@@ -1,0 +1,252 @@
+"""What comes to a node from below: a child takes columns of its sources, an intermediate takes batches of
+other nodes; either answers where it stands (protocol, rules 6, 7, 9, 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.machines.holding import Holding
+from headwater.machines.lane import Lane, Read, size
+from headwater.machines.listeners import Listeners
+from headwater.machines.messages import (
+    Ack,
+    Ask,
+    Columns,
+    Commit,
+    Delivery,
+    Outbox,
+    Probe,
+    Resync,
+    Stale,
+    Stream,
+    Tell,
+)
+from headwater.machines.room import Room
+from headwater.machines.silence import Silence
+from headwater.machines.upwards import Upwards
+from headwater.machines.waiting import Waiting
+from headwater.sources import SourceId
+
+# How many sources somebody below is told of later, in all.
+ASKED = 4_096
+
+
+class Below:
+    """Those below, and what they wait for."""
+
+    def __init__(
+        self, holding: Holding, room: Room, upwards: Upwards, silence: Silence, bound: int, *, child: bool
+    ) -> None:
+        """At most `bound` bytes of columns wait here."""
+        # How many records were read.
+        self.read = 0
+        self._holding, self._room, self._upwards = holding, room, upwards
+        self._silence, self._child = silence, child
+        self._listeners = Listeners()
+        # The generations of those below.
+        self._generations: dict[str, int] = {}
+        # What has come and cannot be taken yet, and who has asked for sources that are not known.
+        self._waiting = Waiting(bound)
+        self._askers: dict[tuple[int, str], dict[str, Ask]] = {}
+
+    def take(self, sender: str, message: Columns | Delivery | Probe | Ask, now: int, out: Outbox) -> None:
+        """A message on a stream of the sender's."""
+        if message.stream.opener != sender:
+            return
+        if self._is_stale(message.stream):
+            out.add(sender, Stale(message.stream))
+        else:
+            self._take(sender, message, now, out)
+
+    def _is_stale(self, stream: Stream) -> bool:
+        known = self._generations.get(stream.opener, 0)
+        if stream.generation > known:
+            self._generations[stream.opener] = stream.generation
+        return stream.generation < known
+
+    def _take(self, sender: str, message: Columns | Delivery | Probe | Ask, now: int, out: Outbox) -> None:
+        if isinstance(message, Columns):
+            self._columns(sender, message, now, out)
+            return
+        lane = self._holding.lanes.get(message.lane)
+        if lane is None:
+            # It is of a version that has not come here yet, or the lane has ended: from above we will hear.
+            self._upwards.look_up(out)
+        elif isinstance(message, Delivery):
+            self._delivery(sender, lane, message, now, out)
+        elif isinstance(message, Probe):
+            self._probed(sender, lane, message, out)
+        else:
+            self._asked(sender, lane, message, out)
+
+    # Columns
+
+    def _columns(self, sender: str, message: Columns, now: int, out: Outbox, *, again: bool = False) -> None:
+        batch, name = message.batch, message.batch.source
+        holding = self._holding
+        if not self._child:
+            return
+        self._silence.heard(name, now)
+        if holding.draining:
+            return
+        if holding.is_gone(name):
+            out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
+            return
+        # Behind what waits: it would be a gap.
+        if self._ask_unknown(name, out) or (not again and self._waiting.has(name)):
+            self._waiting.add(sender, message)
+            return
+        columns = Read(batch, message.opening)
+        before = holding.position(name)
+        if columns.low > before:
+            self._rewind(sender, message, name, out)
+        elif columns.high <= before:
+            out.add(sender, Ack(message.stream, message.id))
+        elif self._room.has_place(holding.lowest(name), name, size(batch)):
+            was = holding.lanes[0].engine.sources[name].position
+            for lane in holding.lanes.values():
+                lane.read(columns)
+            self.read += holding.lanes[0].engine.sources[name].position - was
+            if holding.position(name) >= columns.high:
+                out.add(sender, Ack(message.stream, message.id))
+            elif holding.position(name) > before:
+                self._rewind(sender, message, name, out)
+            self._make_in_time(now, out)
+        else:
+            self._waiting.add(sender, message)
+
+    def _ask_unknown(self, name: str, out: Outbox) -> bool:
+        """Ask for a source in the lanes that do not know it; False if all do."""
+        unknown = [lane for lane in self._holding.lanes.values() if not lane.knows(name)]
+        for lane in unknown:
+            self._upwards.ask(lane, [name], out)
+        return bool(unknown)
+
+    def _rewind(self, sender: str, message: Columns | Probe, name: str, out: Outbox) -> None:
+        standings = self._holding.lowest(name).standings([name])
+        out.add(sender, Resync(message.stream, message.id, 0, standings))
+
+    def _make_in_time(self, now: int, out: Outbox) -> None:
+        for lane in self._holding.lanes.values():
+            if self._room.is_time(lane, now):
+                self._upwards.make(lane, now, out)
+
+    # Batches
+
+    def _delivery(self, sender: str, lane: Lane, message: Delivery, now: int, out: Outbox) -> None:
+        partial = message.partial
+        names = list(partial.vector)
+        gone = [name for name in names if name in lane.gone]
+        if gone:
+            out.add(sender, self._resync(lane, message.stream, message.id, gone, partial.version))
+            return
+        sources = lane.engine.sources
+        unknown = [name for name in names if name not in sources]
+        if unknown:
+            self._upwards.ask(lane, unknown, out)
+            self._waiting.add(sender, message)
+            return
+        if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
+            out.add(sender, Ack(message.stream, message.id))
+            return
+        if self._room.is_full(lane):
+            if not self._room.has_way(lane, names):
+                self._waiting.add(sender, message)
+                return
+            self._upwards.make(lane, now, out)
+        try:
+            lane.merge(partial)
+        except (DoesNotFit, OtherQueries):
+            out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
+        except StaleVersion as stale:
+            if stale.found > stale.current:
+                # It knows a change that has not come here yet: from above it will.
+                self._upwards.ask(lane, names, out)
+            else:
+                out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
+        else:
+            out.add(sender, Ack(message.stream, message.id))
+            self._make_in_time(now, out)
+
+    def _resync(self, lane: Lane, stream: Stream, id: str, names: Iterable[str], version: int) -> Resync:
+        return Resync(stream, id, lane.number, lane.standings(names), self._holding.changes(version))
+
+    # Questions
+
+    def _probed(self, sender: str, lane: Lane, message: Probe, out: Outbox) -> None:
+        holding = self._holding
+        if self._child:
+            self._probed_by_source(sender, message, out)
+        else:
+            self._probed_by_node(sender, lane, message, out)
+            # A source is not asked: one that is taken over could stop the root.
+            self._upwards.hear(message.echoes)
+        committed = self._listeners.news(sender, message, holding.committed.get)
+        changes = holding.changes(message.version) if not self._child else ()
+        lanes = tuple(holding.lanes)
+        echo = self._upwards.latest
+        out.add(sender, Commit(message.stream, committed, holding.watermark, changes, echo, lanes))
+
+    def _probed_by_node(self, sender: str, lane: Lane, message: Probe, out: Outbox) -> None:
+        unknown = [name for name in message.heads if not lane.knows(name)]
+        if unknown:
+            self._upwards.ask(lane, unknown, out)
+        wrong = [
+            name
+            for name, head in message.heads.items()
+            if name in lane.gone
+            or (
+                name in lane.engine.sources
+                and (lane.engine.sources[name].prefix, lane.barriers.get(name))
+                != (head, message.barriers.get(name))
+            )
+        ]
+        if wrong:
+            out.add(sender, self._resync(lane, message.stream, message.id, wrong, message.version))
+
+    def _probed_by_source(self, sender: str, message: Probe, out: Outbox) -> None:
+        """A source knows its position alone; it is the same in all lanes, or goes back to the lowest."""
+        holding = self._holding
+        for name, head in message.heads.items():
+            if holding.is_gone(name):
+                out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
+            elif not self._ask_unknown(name, out) and holding.position(name) != head.position:
+                self._rewind(sender, message, name, out)
+
+    def _asked(self, sender: str, lane: Lane, message: Ask, out: Outbox) -> None:
+        unknown = [name for name in message.sources if not lane.knows(name)]
+        if unknown:
+            self._upwards.ask(lane, unknown, out)
+            for name in unknown[: max(ASKED - len(self._askers), 0)]:
+                self._askers.setdefault((lane.number, name), {})[sender] = message
+        known = [name for name in message.sources if name not in unknown]
+        changes = self._holding.changes(message.version)
+        out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
+
+    # What has come from above
+
+    def told(self, lane: Lane, names: Iterable[str], now: int, out: Outbox) -> None:
+        """Pass on what was asked for, and take what has waited for it."""
+        for name in names:
+            for sender, ask in self._askers.pop((lane.number, name), {}).items():
+                changes = self._holding.changes(ask.version)
+                out.add(sender, Tell(ask.stream, lane.number, lane.standings([name]), changes))
+        self.take_waiting(now, out)
+
+    def take_waiting(self, now: int, out: Outbox) -> None:
+        """Take what has waited: something may have changed above."""
+        if not self._waiting:
+            return
+        for sender, message in self._waiting.take(self._holding.knows):
+            if isinstance(message, Columns):
+                self._columns(sender, message, now, out, again=not self._waiting.has(message.batch.source))
+            else:
+                self._take(sender, message, now, out)
+
+    def tell_sources(self, counted: Iterable[str], out: Outbox) -> None:
+        """What the root has counted, sources hear without asking: each is a listener of its own name."""
+        names = [SourceId.of(name).name for name in counted]
+        for name, stream, committed in self._listeners.all_news(names, self._holding.committed.get):
+            out.add(name, Commit(stream, committed, self._holding.watermark))
