@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
 from headwater.machines.lane import Lane, Read, size
 from headwater.machines.listeners import Listeners
@@ -23,6 +24,7 @@ from headwater.machines.messages import (
     Stream,
     Tell,
 )
+from headwater.machines.recent import Recent
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
 from headwater.machines.upwards import Upwards
@@ -37,33 +39,39 @@ class Below:
     """Those below, and what they wait for."""
 
     def __init__(
-        self, holding: Holding, room: Room, upwards: Upwards, silence: Silence, bound: int, *, child: bool
+        self,
+        settings: Settings,
+        holding: Holding,
+        room: Room,
+        upwards: Upwards,
+        silence: Silence,
+        child: bool,
     ) -> None:
-        """At most `bound` bytes of columns wait here."""
         # How many records were read.
         self.read = 0
         self._holding, self._room, self._upwards = holding, room, upwards
         self._silence, self._child = silence, child
-        self._listeners = Listeners()
+        self._listeners = Listeners(settings.memory)
         # The generations of those below.
-        self._generations: dict[str, int] = {}
+        self._generations: Recent[str, int] = Recent(settings.memory)
         # What has come and cannot be taken yet, and who has asked for sources that are not known.
-        self._waiting = Waiting(bound)
+        self._waiting = Waiting(settings.held_bytes, settings.memory)
         self._askers: dict[tuple[int, str], dict[str, Ask]] = {}
 
     def take(self, sender: str, message: Columns | Delivery | Probe | Ask, now: int, out: Outbox) -> None:
         """A message on a stream of the sender's."""
         if message.stream.opener != sender:
             return
-        if self._is_stale(message.stream):
+        if self._is_stale(message.stream, now):
             out.add(sender, Stale(message.stream))
         else:
+            self._holding.speak(_named(message), now)
             self._take(sender, message, now, out)
 
-    def _is_stale(self, stream: Stream) -> bool:
-        known = self._generations.get(stream.opener, 0)
-        if stream.generation > known:
-            self._generations[stream.opener] = stream.generation
+    def _is_stale(self, stream: Stream, now: int) -> bool:
+        known = self._generations.get(stream.opener) or 0
+        if stream.generation:
+            self._generations.put(stream.opener, max(known, stream.generation), now)
         return stream.generation < known
 
     def _take(self, sender: str, message: Columns | Delivery | Probe | Ask, now: int, out: Outbox) -> None:
@@ -77,7 +85,7 @@ class Below:
         elif isinstance(message, Delivery):
             self._delivery(sender, lane, message, now, out)
         elif isinstance(message, Probe):
-            self._probed(sender, lane, message, out)
+            self._probed(sender, lane, message, now, out)
         else:
             self._asked(sender, lane, message, out)
 
@@ -96,7 +104,7 @@ class Below:
             return
         # Behind what waits: it would be a gap.
         if self._ask_unknown(name, out) or (not again and self._waiting.has(name)):
-            self._waiting.add(sender, message)
+            self._waiting.add(sender, message, now)
             return
         columns = Read(batch, message.opening)
         before = holding.position(name)
@@ -115,7 +123,7 @@ class Below:
                 self._rewind(sender, message, name, out)
             self._make_in_time(now, out)
         else:
-            self._waiting.add(sender, message)
+            self._waiting.add(sender, message, now)
 
     def _ask_unknown(self, name: str, out: Outbox) -> bool:
         """Ask for a source in the lanes that do not know it; False if all do."""
@@ -146,14 +154,14 @@ class Below:
         unknown = [name for name in names if name not in sources]
         if unknown:
             self._upwards.ask(lane, unknown, out)
-            self._waiting.add(sender, message)
+            self._waiting.add(sender, message, now)
             return
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
             return
         if self._room.is_full(lane):
             if not self._room.has_way(lane, names):
-                self._waiting.add(sender, message)
+                self._waiting.add(sender, message, now)
                 return
             self._upwards.make(lane, now, out)
         try:
@@ -175,7 +183,7 @@ class Below:
 
     # Questions
 
-    def _probed(self, sender: str, lane: Lane, message: Probe, out: Outbox) -> None:
+    def _probed(self, sender: str, lane: Lane, message: Probe, now: int, out: Outbox) -> None:
         holding = self._holding
         if self._child:
             self._probed_by_source(sender, message, out)
@@ -183,7 +191,7 @@ class Below:
             self._probed_by_node(sender, lane, message, out)
             # A source is not asked: one that is taken over could stop the root.
             self._upwards.hear(message.echoes)
-        committed = self._listeners.news(sender, message, holding.committed.get)
+        committed = self._listeners.news(sender, message, holding.committed.get, now)
         changes = holding.changes(message.version) if not self._child else ()
         lanes = tuple(holding.lanes)
         echo = self._upwards.latest
@@ -219,11 +227,18 @@ class Below:
         unknown = [name for name in message.sources if not lane.knows(name)]
         if unknown:
             self._upwards.ask(lane, unknown, out)
-            for name in unknown[: max(ASKED - len(self._askers), 0)]:
+            for name in unknown:
                 self._askers.setdefault((lane.number, name), {})[sender] = message
+            # Of some nobody will ever tell: the oldest go, and whoever still waits asks again.
+            while len(self._askers) > ASKED:
+                del self._askers[next(iter(self._askers))]
         known = [name for name in message.sources if name not in unknown]
         changes = self._holding.changes(message.version)
         out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
+
+    def forget(self, now: int) -> None:
+        """Drop what has waited for too long."""
+        self._waiting.forget(now)
 
     # What has come from above
 
@@ -250,3 +265,14 @@ class Below:
         names = [SourceId.of(name).name for name in counted]
         for name, stream, committed in self._listeners.all_news(names, self._holding.committed.get):
             out.add(name, Commit(stream, committed, self._holding.watermark))
+
+
+def _named(message: Columns | Delivery | Probe | Ask) -> Iterable[str]:
+    """The sources of which somebody speaks."""
+    if isinstance(message, Columns):
+        return (message.batch.source,)
+    if isinstance(message, Delivery):
+        return message.partial.vector
+    if isinstance(message, Probe):
+        return (*message.heads, *message.interest)
+    return message.sources

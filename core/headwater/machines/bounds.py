@@ -29,5 +29,7 @@ class Settings:
     # How often the parent is told of every source, in place of nothing new.
     thorough: int = 3_000_000
     silence: int = 60_000_000
+    # For how long is remembered what nobody below speaks of.
+    memory: int = 600_000_000
     repeat: int = 2_000_000
     apart: Apart = shared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from headwater.machines.lane import Lane, Sent
 from headwater.machines.lanes import Apart, Lanes
@@ -24,6 +24,8 @@ class Holding:
         self._queries: tuple[Query, ...] = ()
         self._numbering = Lanes(())
         self._issue: Callable[[], str] | None = None
+        # When somebody below has last spoken of each source.
+        self._spoken: dict[str, int] = {}
         # Nothing is read behind this time: what lies too far in the future waits (rule 15).
         self._until: int | None = None
 
@@ -39,7 +41,7 @@ class Holding:
         for change in changes:
             lane.engine.apply(change)
         if self._until is not None:
-            lane.engine.read_until(self._until)
+            lane.read_until(self._until)
         self.lanes[number] = lane
 
     def take_changes(
@@ -62,7 +64,7 @@ class Holding:
         """Read nothing with a later ts."""
         self._until = limit
         for lane in self.lanes.values():
-            lane.engine.read_until(limit)
+            lane.read_until(limit)
 
     @property
     def version(self) -> int:
@@ -104,7 +106,7 @@ class Holding:
         begun = set(self._numbering.numbers)
         for number in [n for n in self.lanes if n not in message.lanes and n not in begun]:
             del self.lanes[number]
-        pending = {name for lane in self.lanes.values() for name in lane.pending()}
+        pending = self._pending()
         for name, committed in message.committed.items():
             self.committed[name] = max(committed, self.committed.get(name, 0))
             for lane in self.lanes.values():
@@ -112,3 +114,28 @@ class Holding:
                 # A position with nothing pending is a cache; what the root is beyond is no longer of use.
                 if source is not None and name not in pending and source.position < self.committed[name]:
                     lane.forget(name)
+
+    def _pending(self) -> set[str]:
+        return {name for lane in self.lanes.values() for name in lane.pending()}
+
+    # Memory
+
+    def speak(self, names: Iterable[str], now: int) -> None:
+        """Somebody below has spoken of sources."""
+        for name in names:
+            self._spoken[name] = now
+
+    def forget(self, before: int, now: int, kept: Collection[str]) -> None:
+        """Forget the sources, but for those that are `kept`, of which nobody has spoken since `before` and
+        of which nothing is pending: where they stand, or that they are gone, is asked for again."""
+        known = {name for lane in self.lanes.values() for name in (*lane.engine.sources, *lane.gone)}
+        # Whoever was told of from above alone counts from now on.
+        self._spoken = {name: self._spoken.get(name, now) for name in known}
+        pending = self._pending()
+        for name in [name for name, spoken in self._spoken.items() if spoken < before]:
+            if name not in pending and name not in kept:
+                del self._spoken[name]
+                for lane in self.lanes.values():
+                    lane.forget(name)
+        present = self.lanes[0].engine.sources
+        self.committed = {name: counted for name, counted in self.committed.items() if name in present}

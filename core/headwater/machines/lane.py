@@ -14,11 +14,13 @@ from headwater.node import Change, Node, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
-from headwater.rows import TS_MIN
+from headwater.rows import TS_MAX, TS_MIN
 from headwater.windows import TS_LIMIT
 
 # What a name in a dictionary takes, about.
 NAME_BYTES = 80
+# As many sources that have left are numbered at most, besides as many as are there.
+LEFT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Lane:
         issue: Callable[[], str],
     ) -> None:
         self.number = number
-        self.engine = Node(queries, serves=serves)
+        self._queries, self._serves, self._until = tuple(queries), serves, TS_MAX
+        self.engine = self._engine(())
         self.gone: set[str] = set()
         self.barriers: dict[str, Barrier] = {}
         self.sent: list[Sent] = []
@@ -91,6 +94,26 @@ class Lane:
         # When a batch was last sent, by the caller's clock.
         self.made_last = 0
         self._issue = issue
+
+    def _engine(self, changes: Iterable[Change]) -> Node:
+        engine = Node(self._queries, serves=self._serves)
+        for change in changes:
+            engine.apply(change)
+        engine.read_until(self._until)
+        return engine
+
+    def _renew(self) -> None:
+        """An engine numbers the sources that it knows, once and for all: when most have left, another one
+        takes its place. Only behind a flush."""
+        old, self.engine = self.engine, self._engine(self.engine.changes)
+        for name, source in old.sources.items():
+            self.engine.admit(name, lateness=source.lateness, site=source.site, prefix=source.prefix)
+            self.engine.sources[name].account = source.account
+
+    def read_until(self, limit: int) -> None:
+        """Read nothing with a later ts."""
+        self._until = limit
+        self.engine.read_until(limit)
 
     # What is known
 
@@ -211,6 +234,8 @@ class Lane:
         parts, self.gathered = self.gathered, []
         lowest = self._low(watermark)
         self._made_at = lowest if lowest > -TS_LIMIT else None
+        if len(self.engine.order.names) > 2 * len(self.engine.sources) + LEFT:
+            self._renew()
         if not partial:
             return None
         sent = Sent(self._issue(), partial, parts)
@@ -234,8 +259,10 @@ class Lane:
         return sent
 
     def told(self, standings: Standings) -> Sent | None:
-        gone = {name: None for name, standing in standings.items() if standing is None}
-        sent = self.rebuild(gone, ()) if gone.keys() - self.gone else None
+        gone = {name for name, standing in standings.items() if standing is None}
+        held = gone & self.engine.sources.keys()
+        sent = self.rebuild(dict.fromkeys(held), ()) if held else None
+        self.gone |= gone
         for name, standing in standings.items():
             if standing is not None and not self.knows(name):
                 self._admit(name, standing)
@@ -259,8 +286,8 @@ class Lane:
         for name in before.keys() | standings.keys():
             standing = standings.get(name)
             if name in standings and standing is None:
-                self.gone.add(name)
                 self.forget(name)
+                self.gone.add(name)
             elif name not in self.engine.sources:
                 if standing is not None:
                     self._admit(name, standing)
@@ -275,7 +302,9 @@ class Lane:
         return sent
 
     def forget(self, name: str) -> None:
+        """Know a source no longer, of which nothing is pending: where it stands is asked for again."""
         self.engine.release(name)
+        self.gone.discard(name)
         self.barriers.pop(name, None)
         self._lowest = None
 

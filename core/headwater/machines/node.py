@@ -57,10 +57,9 @@ class NodeMachine:
         self._room = Room(settings, self._holding)
         self._upwards = Upwards(name, parent, settings, self._holding)
         self._silence = Silence(settings.silence)
-        self._below = Below(
-            self._holding, self._room, self._upwards, self._silence, settings.held_bytes, child=child
-        )
-        self._said = 0
+        self._below = Below(settings, self._holding, self._room, self._upwards, self._silence, child)
+        # When it registered last, and when it looked what is to be forgotten.
+        self._said = self._looked = 0
         self._nonce = ""
 
     # The caller's side
@@ -122,6 +121,10 @@ class NodeMachine:
             self._upwards.repeat(self._upwards.open(self.parent, now), now, out)
             if self.child:
                 self._report_silence(now, out)
+            if now - self._looked >= self.settings.thorough:
+                self._looked = now
+                self._holding.forget(now - self.settings.memory, now, self._silence.assigned)
+                self._below.forget(now)
         return out.sends
 
     def leave(self) -> list[Send]:

@@ -28,11 +28,12 @@ from headwater.partials import Partial
 class Positions:
     """Batches, probes and questions of nodes that take part."""
 
-    def __init__(self, state: State, commits: Commits, pending: int) -> None:
-        """At most `pending` batches wait to be made durable."""
+    def __init__(self, state: State, commits: Commits, pending: int, memory: int) -> None:
+        """At most `pending` batches wait to be made durable; who has not asked for `memory` microseconds is
+        forgotten."""
         self.refused = 0
         self._state, self._commits, self._bound = state, commits, pending
-        self._listeners = Listeners()
+        self._listeners = Listeners(memory)
 
     def delivered(self, sender: str, message: Delivery, out: Outbox) -> None:
         """A batch: it waits to be made durable if it fits, whole (rule 6)."""
@@ -74,7 +75,7 @@ class Positions:
         elif self._commits.pending < self._bound:
             self._commits.add(sender, message)
 
-    def probed(self, sender: str, message: Probe, out: Outbox) -> None:
+    def probed(self, sender: str, message: Probe, now: int, out: Outbox) -> None:
         """Say which positions are other ones here, and what is new."""
         self._check_echoes(sender, message.echoes)
         lane = self._state.lanes.get(message.lane)
@@ -91,7 +92,7 @@ class Positions:
         state = self._state
         commit = Commit(
             message.stream,
-            self._listeners.news(sender, message, state.counted),
+            self._listeners.news(sender, message, state.counted, now),
             state.engine.watermark,
             state.changes(message.version),
             state.terms.at(state.position),

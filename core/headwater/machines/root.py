@@ -69,6 +69,8 @@ class Settings:
     expected: int = 1
     start_timeout: int = 30_000_000
     pending: int = 64
+    # For how long is remembered who has asked what was counted.
+    memory: int = 600_000_000
     apart: Apart = shared
 
 
@@ -94,7 +96,7 @@ class RootMachine:
     def _go_on(self, state: State) -> None:
         self._state = state
         self._commits = Commits(state, self._journal, self._emit)
-        self._positions = Positions(state, self._commits, self.settings.pending)
+        self._positions = Positions(state, self._commits, self.settings.pending, self.settings.memory)
 
     # The caller's side
 
@@ -133,7 +135,7 @@ class RootMachine:
         elif isinstance(message, Delivery):
             self._positions.delivered(sender, message, out)
         elif isinstance(message, Probe):
-            self._positions.probed(sender, message, out)
+            self._positions.probed(sender, message, now, out)
         elif isinstance(message, Ask):
             self._positions.asked(sender, message, out)
         elif isinstance(message, Register):
@@ -331,7 +333,7 @@ class RootMachine:
 
     def _hello(self, sender: str, message: Hello, out: Outbox) -> None:
         self._commits.commit(out)
-        if not self.openings.is_known(message):
+        if self.openings.is_news(message, self.engine.sources):
             nonce = self._nonce(message.opening)
             if message.echo != nonce:
                 # Logged only once a living process has echoed it: a hello may be old.

@@ -27,10 +27,15 @@ from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.results import Results
 from headwater.root import Root
+from headwater.sources import SourceId
 
 
 class State:
-    """Changed by records of the log alone, live and at a replay."""
+    """Changed by records of the log alone, live and at a replay.
+
+    It keeps each source that ever was, retired or not: who it was, how far it was counted and its account,
+    in about 1.5 KB of memory and 0.4 KB of a snapshot. Time goes into those that are there alone.
+    """
 
     def __init__(self, queries: Iterable[Query], expected: int, apart: Apart) -> None:
         """`queries` are those of the beginning; `expected` sources are waited for."""
@@ -80,8 +85,7 @@ class State:
         elif isinstance(body, Opened | Idled | Resumed | Skipped):
             self._prefix_changed(body)
         elif isinstance(body, Retired):
-            for lane in self.lanes.values():
-                lane.retire(body.source)
+            self._retired(body)
         elif isinstance(body, Started):
             for lane in self.lanes.values():
                 lane.engine.start()
@@ -109,6 +113,15 @@ class State:
             lane.engine.admit(body.source, lateness=body.lateness, site=body.site, prefix=prefix)
             # Where it begins is decided by lane 0, whose watermark is the highest.
             prefix = Prefix(largest=self.engine.sources[body.source].largest, opening=body.opening)
+
+    def _retired(self, body: Retired) -> None:
+        for lane in self.lanes.values():
+            lane.retire(body.source)
+        source = SourceId.of(body.source)
+        held = self.openings.held(source.name)
+        # Another incarnation is read where this one was.
+        if held is not None and held.incarnation == source.incarnation:
+            self.members.release(source.name)
 
     def _prefix_changed(self, body: Opened | Idled | Resumed | Skipped) -> None:
         """What changes a prefix does so at the number where lane 0 stands, in every lane (rule 14)."""
