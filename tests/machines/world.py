@@ -202,6 +202,7 @@ class World:
             bounds = node.Settings(
                 under_way=3,
                 held_bytes=1_500,
+                batch_bytes=1_000,
                 rows=20,
                 horizon=60,
                 patience=80,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
 from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
-from headwater.machines.lane import Lane, Read, size
+from headwater.machines.lane import Lane, Read, cut
 from headwater.machines.listeners import Listeners
 from headwater.machines.messages import (
     Ack,
@@ -27,6 +27,7 @@ from headwater.machines.messages import (
 from headwater.machines.recent import Recent
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
+from headwater.machines.sizes import of_columns, of_partial, of_record
 from headwater.machines.upwards import Upwards
 from headwater.machines.waiting import Waiting
 from headwater.sources import SourceId
@@ -112,18 +113,45 @@ class Below:
             self._rewind(sender, message, name, out)
         elif columns.high <= before:
             out.add(sender, Ack(message.stream, message.id))
-        elif self._room.has_place(holding.lowest(name), name, size(batch)):
-            was = holding.lanes[0].engine.sources[name].position
-            for lane in holding.lanes.values():
-                lane.read(columns)
-            self.read += holding.lanes[0].engine.sources[name].position - was
-            if holding.position(name) >= columns.high:
+        elif self._room.has_place(holding.lowest(name), name, of_columns(batch)):
+            if not self._read(columns, now, out):
+                # The rest is read from where it stands by then.
+                self._waiting.add(sender, message, now)
+            elif holding.position(name) >= columns.high:
                 out.add(sender, Ack(message.stream, message.id))
             elif holding.position(name) > before:
                 self._rewind(sender, message, name, out)
             self._make_in_time(now, out)
         else:
             self._waiting.add(sender, message, now)
+
+    def _read(self, columns: Read, now: int, out: Outbox) -> bool:
+        """Read columns, in portions that fit into batches; False if there is no room for the rest."""
+        name, lanes = columns.source, list(self._holding.lanes.values())
+        portion = min(lane.portion for lane in lanes)
+        while (begin := self._holding.position(name)) < columns.high:
+            end = min(begin + portion, columns.high)
+            for lane in lanes:
+                wanted = (end - begin) * of_record(lane.engine)
+                if not self._make_room(lane, [name], wanted, now, out):
+                    return False
+            was = lanes[0].engine.sources[name].position
+            for lane in lanes:
+                lane.read(Read(cut(columns.batch, begin - columns.low, end - columns.low), columns.opening))
+            self.read += lanes[0].engine.sources[name].position - was
+            if self._holding.position(name) < end:
+                # What comes next may not be read yet.
+                break
+        return True
+
+    def _make_room(self, lane: Lane, names: Iterable[str], wanted: int, now: int, out: Outbox) -> bool:
+        """Make a batch of what was gathered if so many bytes more are too many; False if it cannot leave."""
+        if lane.has_room(wanted):
+            return True
+        if not self._room.has_way(lane, names):
+            return False
+        self._upwards.make(lane, now, out)
+        return True
 
     def _ask_unknown(self, name: str, out: Outbox) -> bool:
         """Ask for a source in the lanes that do not know it; False if all do."""
@@ -159,13 +187,12 @@ class Below:
         if all(span.high.position <= sources[name].position for name, span in partial.vector.items()):
             out.add(sender, Ack(message.stream, message.id))
             return
-        if self._room.is_full(lane):
-            if not self._room.has_way(lane, names):
-                self._waiting.add(sender, message, now)
-                return
-            self._upwards.make(lane, now, out)
+        taken = of_partial(partial)
+        if not self._make_room(lane, names, taken, now, out):
+            self._waiting.add(sender, message, now)
+            return
         try:
-            lane.merge(partial)
+            lane.merge(partial, taken)
         except (DoesNotFit, OtherQueries):
             out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         except StaleVersion as stale:

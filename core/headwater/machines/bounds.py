@@ -17,7 +17,9 @@ class Settings:
     root: str = "root"
     under_way: int = 4
     held_bytes: int = 32 * 2**20
-    # Events that a batch gathers at most before it is made, and so the size of what is forwarded raw.
+    # Bytes that a batch gathers at most, but for one from below that is larger; so at every layer.
+    batch_bytes: int = 4 * 2**20
+    # Events that are forwarded one by one, and wait for each other at most.
     rows: int = 32_768
     horizon: int = 3_600_000_000
     patience: int = 3_000_000

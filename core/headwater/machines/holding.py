@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from headwater.machines.bounds import Settings
 from headwater.machines.lane import Lane, Sent
-from headwater.machines.lanes import Apart, Lanes
+from headwater.machines.lanes import Lanes
 from headwater.machines.messages import Commit
 from headwater.node import Change
 from headwater.queries import Query
@@ -24,20 +25,23 @@ class Holding:
         self._queries: tuple[Query, ...] = ()
         self._numbering = Lanes(())
         self._issue: Callable[[], str] | None = None
+        self._batch_bytes = 0
         # When somebody below has last spoken of each source.
         self._spoken: dict[str, int] = {}
         # Nothing is read behind this time: what lies too far in the future waits (rule 15).
         self._until: int | None = None
 
-    def begin(self, queries: tuple[Query, ...], apart: Apart, issue: Callable[[], str]) -> None:
+    def begin(self, queries: tuple[Query, ...], settings: Settings, issue: Callable[[], str]) -> None:
         """Know the queries of the beginning; `issue` gives ids for batches."""
-        self._queries, self._numbering, self._issue = queries, Lanes(queries, apart), issue
+        self._queries, self._numbering = queries, Lanes(queries, settings.apart)
+        self._issue, self._batch_bytes = issue, settings.batch_bytes
         for number in self._numbering.numbers:
             self._begin(number)
 
     def _begin(self, number: int, changes: Sequence[Change] = ()) -> None:
         assert self._issue is not None
-        lane = Lane(number, self._queries, self._numbering.serves(number), self._issue)
+        serves = self._numbering.serves(number)
+        lane = Lane(number, self._queries, serves, self._issue, self._batch_bytes)
         for change in changes:
             lane.engine.apply(change)
         if self._until is not None:

@@ -195,7 +195,7 @@ class NodeMachine:
             return
         link = self._upwards.link
         link.generation = message.generation
-        self._holding.begin(message.queries, self.settings.apart, link.next_id)
+        self._holding.begin(message.queries, self.settings, link.next_id)
         self._take_changes(message.changes, now, Outbox())
         self._upwards.open(self.parent, now)
 
@@ -233,14 +233,15 @@ class NodeMachine:
             self._take_changes(message.changes, now, out)
             asked = lanes.get(message.lane)
             if asked is not None:
-                self._upwards.deliver(asked, asked.told(message.standings), now, out)
+                for sent in asked.told(message.standings):
+                    self._upwards.deliver(asked, sent, now, out)
                 self._below.told(asked, message.standings, now, out)
         elif isinstance(message, Resync):
             found = lanes.get(message.lane)
             if found is not None and found.concerns(message.id):
                 self._take_changes(message.changes, now, out, but=found)
-                again = found.rebuild(message.standings, message.changes)
-                self._upwards.deliver(found, again, now, out)
+                for sent in found.rebuild(message.standings, message.changes):
+                    self._upwards.deliver(found, sent, now, out)
                 self._below.take_waiting(now, out)
         else:
             self._committed(message, now, out)

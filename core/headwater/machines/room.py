@@ -8,9 +8,6 @@ from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
 from headwater.machines.lane import Lane
 
-# As many batches are gathered at most where they hold values.
-BULKY = 4
-
 
 class Room:
     """Decisions alone: whoever asks acts on them."""
@@ -44,16 +41,9 @@ class Room:
         # A reserve for whoever is waited for: else a full node would wait for the window that it holds up.
         return holding.held_bytes + wanted <= 2 * bound
 
-    def is_full(self, lane: Lane) -> bool:
-        """Whether a batch is to be made before another one is gathered."""
-        most = BULKY if lane.engine.bulky else 4 * self._settings.under_way
-        return len(lane.gathered) >= most
-
     def is_time(self, lane: Lane, now: int) -> bool:
-        """Whether windows wait for a batch, or it would be a large one (what is forwarded raw)."""
-        large = lane.engine.waiting >= self._settings.rows or (
-            lane.engine.bulky and lane.held_bytes >= self._settings.held_bytes // 8
-        )
+        """Whether windows wait for a batch, or it is a large one."""
+        large = lane.engine.waiting >= self._settings.rows or lane.is_large
         if not self.has_way(lane) or (now - lane.made_last < self._settings.least and not large):
             return False
         return large or lane.is_due(self._holding.watermark)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headwater.machines.lane import size
 from headwater.machines.messages import Columns, Delivery
+from headwater.machines.sizes import of_columns
 
 DELIVERIES = 64
 
@@ -48,7 +48,7 @@ class Waiting:
                 self._deliveries[message.id] = _Delivery(sender, message, came)
             return
         held = self._columns.get(message.batch.source, {})
-        taken = size(message.batch)
+        taken = of_columns(message.batch)
         if message.id not in held and self._bytes + taken <= self._bound:
             self._columns.setdefault(message.batch.source, held)[message.id] = _Columns(sender, message, now)
             self._bytes += taken
@@ -69,7 +69,7 @@ class Waiting:
 
     def _drop(self, source: str) -> list[_Columns]:
         held = list(self._columns.pop(source).values())
-        self._bytes -= sum(size(each.message.batch) for each in held)
+        self._bytes -= sum(of_columns(each.message.batch) for each in held)
         return held
 
     def forget(self, now: int) -> None:
