@@ -106,9 +106,11 @@ class World:
         lanes: bool = False,
         snapshots: bool = False,
         comings: int = 0,
+        above: int = 0,
     ) -> None:
         """`snapshots`: half of the restarts of the root replay only what lies behind the last one.
-        `comings`: so often a source has said all, is retired, and another one comes under a new name."""
+        `comings`: so often a source has said all, is retired, and another one comes under a new name.
+        `above`: as many more layers of one node each."""
         self.apart = apart if lanes else shared
         self.snapshots = Snapshots(queries, lambda name: None, self.apart)
         # Chance of its own, so that a seed means the same run otherwise.
@@ -122,7 +124,12 @@ class World:
         self.children = [f"c{n}" for n in range(rng.randint(1, 3))]
         self.middle = [f"i{n}" for n in range(rng.randint(1, 2))]
         self.parent = {child: rng.choice(self.middle) for child in self.children}
-        self.parent |= dict.fromkeys(self.middle, "root")
+        top = "root"
+        self.above = [f"a{n}" for n in range(above)]
+        for name in self.above:
+            self.parent[name] = top
+            top = name
+        self.parent |= dict.fromkeys(self.middle, top)
         self.sources = [f"s{n}" for n in range(rng.randint(1, 4))]
         self.expected = len(self.sources)
         self.parent |= {name: rng.choice(self.children) for name in self.sources}
@@ -135,7 +142,7 @@ class World:
         self.mark = dict.fromkeys(self.sources, False)
         self.spools = {name: Spool(f"spool-{name}") for name in self.sources}
         self.machines: dict[str, Machine] = {}
-        for name in ["root", *self.middle, *self.children, *self.sources]:
+        for name in ["root", *self.above, *self.middle, *self.children, *self.sources]:
             self._make(name)
             self._at(rng.randint(1, 5), lambda name=name: self._tick(name))  # type: ignore[misc]  # bound now
         for _ in range(faults):
@@ -329,7 +336,7 @@ class World:
         rng = self.rng
         kind = rng.choice(["crash", "crash", "root", "move", "move", "restart", "change"])
         if kind == "crash":
-            self._make(rng.choice(self.children + self.middle))
+            self._make(rng.choice(self.children + self.middle + self.above))
         elif kind == "root":
             self._make("root")
         elif kind == "move":
