@@ -111,8 +111,8 @@ def test_a_child_cuts_columns_that_are_larger_than_a_batch() -> None:
     columns = Columns(Stream("s", 0, 1), "s/1", batch, "o")
     sends = told(machine, machine.step("s", columns, 0))
     deliveries = [send.message for send in sends if isinstance(send.message, Delivery)]
-    # What is said of the source and the windows comes on top. One more than usual is under way, since the source is waited
-    # for, one is gathered, and the rest waits until they are answered.
+    # What is said of the source and the windows comes on top. One more than usual is under way, since the
+    # source is waited for; one is gathered, and the rest waits until they are answered.
     assert len(deliveries) == given.under_way + 1
     assert all(sizes.of_partial(each.partial) <= bound + 2 * sizes.SPAN for each in deliveries)
     assert machine.read == 5 * count // 9
