@@ -81,6 +81,7 @@ def test_what_is_gathered_and_what_is_sent_weigh_as_they_seem(
         )
     )
     gathered = sizes.of_gathered(node, records)
+    assert gathered <= records * sizes.of_record(node)[1]
     partial = node.flush()
     sent = sizes.of_partial(partial)
     cells = len(partial.parts) * (records + keys) * 20

@@ -347,7 +347,7 @@ class World:
             elif rng.random() < 0.5:
                 self.parent[name] = rng.choice(self.children)
             elif isinstance(machine, root.RootMachine):
-                machine.assign({name: rng.choice(self.children)})
+                self._send("root", machine.assign({name: rng.choice(self.children)}))
         elif kind == "restart":
             self._make(rng.choice(self.sources))
         else:

@@ -27,7 +27,7 @@ from headwater.machines.messages import (
 from headwater.machines.recent import Recent
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
-from headwater.machines.sizes import of_columns, of_partial, of_record
+from headwater.machines.sizes import of_columns, of_partial
 from headwater.machines.upwards import Upwards
 from headwater.machines.waiting import Waiting
 from headwater.sources import SourceId
@@ -132,7 +132,7 @@ class Below:
         while (begin := self._holding.position(name)) < columns.high:
             end = min(begin + portion, columns.high)
             for lane in lanes:
-                wanted = (end - begin) * of_record(lane.engine)
+                wanted = (end - begin) * lane.record_bytes
                 if not self._make_room(lane, [name], wanted, now, out):
                     return False
             was = lanes[0].engine.sources[name].position

@@ -92,6 +92,8 @@ class Lane:
         self.held_bytes = 0
         # What was gathered: bytes of batches, and how many records.
         self._taken = self._records = 0
+        # What a record weighs, by the version of the queries.
+        self._weighed: tuple[int, tuple[int, int]] | None = None
         # The time that all sources have gone beyond, if known, and what it was when a batch was made last.
         self._lowest: int | None = None
         self._made_at: int | None = None
@@ -196,16 +198,34 @@ class Lane:
 
     def has_room(self, wanted: int) -> bool:
         """Whether a batch may have as many bytes more than were gathered; an empty one takes any part."""
-        return not (self._taken or self._records) or self.gathered_bytes + wanted <= self._bound
+        if not (self._taken or self._records) or self._most + wanted <= self._bound:
+            return True
+        return self.gathered_bytes + wanted <= self._bound
 
     @property
     def is_large(self) -> bool:
-        return self.gathered_bytes >= self._bound
+        return self._most >= self._bound <= self.gathered_bytes
+
+    @property
+    def _most(self) -> int:
+        """What was gathered cannot take more; it costs nothing to know."""
+        return self._taken + self._records * self._weights()[1]
+
+    @property
+    def record_bytes(self) -> int:
+        """By how much a record that is read makes a batch grow, about."""
+        return self._weights()[0]
 
     @property
     def portion(self) -> int:
         """How many records a batch may gather at least."""
-        return max(self._bound // sizes.of_record(self.engine), 1)
+        return max(self._bound // self.record_bytes, 1)
+
+    def _weights(self) -> tuple[int, int]:
+        # Groups change with the version, and some end: those weigh nothing any more.
+        if self._weighed is None or self._weighed[0] != self.engine.version:
+            self._weighed = (self.engine.version, sizes.of_record(self.engine))
+        return self._weighed[1]
 
     # Time
 
@@ -359,7 +379,7 @@ class Lane:
         for part in parts:
             if isinstance(part, Read):
                 if part.source in self.engine.sources:
-                    if not self.has_room(len(part.batch) * sizes.of_record(self.engine)):
+                    if not self.has_room(len(part.batch) * self.record_bytes):
                         yield self.make()
                     self.read(part)
             elif all(name in self.engine.sources for name in part.vector):

@@ -54,10 +54,12 @@ def of_gathered(engine: Node, records: int) -> int:
     return total
 
 
-def of_record(engine: Node) -> int:
-    """By how much a record that is read makes a batch grow, cells aside."""
-    operators = (operator for group in engine.groups().values() for operator in group.operators)
-    return RAW + VALUE * sum(map(_holds_values, operators))
+def of_record(engine: Node) -> tuple[int, int]:
+    """By how much a record that is read makes a batch grow: where it falls into cells that are there, and at
+    most, where it begins a slice and a session in each group."""
+    operators = [operator for group in engine.groups().values() for operator in group.operators]
+    least = RAW + VALUE * sum(map(_holds_values, operators))
+    return least, least + 2 * (CELL * len(engine.groups()) + sum(map(_of_state, operators)))
 
 
 def _holds_values(operator: Operator) -> bool:
