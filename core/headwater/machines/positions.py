@@ -42,13 +42,14 @@ class Positions:
         if partial.version > self._state.engine.version:
             raise self._state.behind(f"{sender} has version {partial.version} of the queries")
         lane = self._state.lanes.get(message.lane)
+        if message.lane and lane is not None and lane.ahead:
+            # What is decided for later holds from where it leaves them; and it may be the last of its lane.
+            self._commits.commit(out)
+            lane = self._state.lanes.get(message.lane)
         if lane is None:
             # The lane has ended: nobody waits for it.
             out.add(sender, Ack(message.stream, message.id))
             return
-        if message.lane and lane.ahead:
-            # What is decided for later holds from where it leaves them.
-            self._commits.commit(out)
         gone = [name for name in vector if lane.is_gone(name)]
         if gone:
             out.add(sender, self._resync(message, lane, gone, partial.version))
