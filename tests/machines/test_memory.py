@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from headwater.events import Batch
 from headwater.machines import lane
 from headwater.machines.members import Members
-from headwater.machines.messages import Challenge, Hello, Welcome
+from headwater.machines.messages import Challenge, Hello, Standing, Welcome
 from headwater.machines.node import NodeMachine
 from headwater.machines.openings import Openings
 from headwater.machines.recent import Recent
 from headwater.machines.records import Admitted, Assigned, Opened
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.source import SourceMachine
+from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.root import Root
@@ -127,3 +128,28 @@ def test_a_lane_is_told_how_far_lane_0_has_raised_a_newcomer() -> None:
     root.push(Batch.from_records("a", 1, [(10, None, 1.0, None)]))
     root.admit("b", lateness=0, prefix=Prefix(largest=25))
     assert root.decisions[-1].floor == root.sources["b"].largest == 25
+
+
+def test_an_engine_that_takes_the_place_of_another_goes_on_where_it_stood(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lane, "LEFT", 2)
+    held = lane.Lane(0, [Query("q", Tumbling(10))], lambda query: True, lambda: "id", 2**20)
+    held.take_changes([Change("add", Query("r", Tumbling(10)), 0, 1)])
+    held.read_until(50)
+    held.told({"s": Standing(Prefix(opening="o"), 3, "hall")})
+    before = held.engine
+    for number in range(8):
+        held.told({f"other {number}": Standing(Prefix(opening="o"), 0, "")})
+        held.forget(f"other {number}")
+        held.read(lane.Read(Batch.from_records("s", number + 1, [(number, None, 1.0, None)]), "o"))
+        assert held.make() is not None
+        assert len(held.engine.order.names) <= 2 + lane.LEFT
+    assert held.engine is not before
+    assert (held.engine.version, held.engine.active) == (before.version, before.active)
+    source = held.engine.sources["s"]
+    assert (source.position, source.lateness, source.site, source.opening) == (8, 3, "hall", "o")
+    assert source.account.accepted == 8
+    # What lies too far ahead still waits.
+    held.read(lane.Read(Batch.from_records("s", 9, [(51, None, 1.0, None)]), "o"))
+    assert source.position == 8
