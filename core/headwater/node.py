@@ -593,13 +593,6 @@ class Node:
         """Whether nothing but the edges of windows says when somebody waits for what is gathered here."""
         return not self._marked and not self._central and all(group.patient for group in self._sliced)
 
-    @property
-    def bulky(self) -> bool:
-        """Whether what is gathered holds values one by one, so that it grows with the events."""
-        return any(
-            object in operator.dtypes for group in self._groups.values() for operator in group.operators
-        )
-
     def edge_after(self, ts: int) -> int:
         """The first edge of a window behind a time."""
         return min((group.edge_after(ts) for group in self._sliced), default=TS_MAX)

@@ -106,19 +106,22 @@ class Root(Node):
         self._due = TS_MIN
         self._alone = False
         self._site_of = np.empty(0, np.int64)
+        # Who is not retired: there may be many more who are.
+        self._present: list[Source] = []
         super().__init__(queries, serves=serves)
 
     # Sources
 
     def _admitted(self, source: Source) -> None:
         if self.watermark is not None:
-            floor = self.watermark + source.lateness
-            source.largest = max(source.largest, floor)
+            # Another lane may have raised it further.
+            floor = source.largest = max(source.largest, self.watermark + source.lateness)
             self._raise_ordinals(source)
             self._decide("admit", source, floor=floor, ordinals=True)
         else:
             self._decide("admit", source)
         self._lowest = TS_MAX
+        self._present.append(source)
         self._alone = len(self._by_code) == 1
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
@@ -151,7 +154,7 @@ class Root(Node):
         return group.member.query.id + (f"#{incarnation}" if incarnation > 1 else "")
 
     def _roster(self) -> Iterator[Source]:
-        return (source for source in self.sources.values() if not (source.idle or source.retired))
+        return (source for source in self._present if not source.idle)
 
     def _raise_ordinals(self, source: Source) -> None:
         """A source that comes (back) starts at the next ordinal that is not decided.
@@ -239,6 +242,7 @@ class Root(Node):
         if source.retired:
             return
         source.retired = True
+        self._present = [each for each in self._present if each is not source]
         if source.idle:
             self._decide("retire", source)
         else:
@@ -341,8 +345,8 @@ class Root(Node):
         if len(self.sources) < self._expected:
             return
         lowest = TS_MAX
-        for source in self._by_code:
-            if source.largest - source.lateness < lowest and not (source.idle or source.retired):
+        for source in self._present:
+            if source.largest - source.lateness < lowest and not source.idle:
                 lowest = source.largest - source.lateness
         if lowest == TS_MAX:
             return

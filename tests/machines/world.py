@@ -12,6 +12,7 @@ from headwater.events import Batch, Record
 from headwater.machines import node, root, source
 from headwater.machines.lanes import shared
 from headwater.machines.messages import Message, Send
+from headwater.machines.records import Admitted
 from headwater.machines.records import Record as Entry
 from headwater.queries import Query
 from headwater.results import Result, Results
@@ -104,8 +105,12 @@ class World:
         faults: int = 12,
         lanes: bool = False,
         snapshots: bool = False,
+        comings: int = 0,
+        above: int = 0,
     ) -> None:
-        """`snapshots`: half of the restarts of the root replay only what lies behind the last one."""
+        """`snapshots`: half of the restarts of the root replay only what lies behind the last one.
+        `comings`: so often a source has said all, is retired, and another one comes under a new name.
+        `above`: as many more layers of one node each."""
         self.apart = apart if lanes else shared
         self.snapshots = Snapshots(queries, lambda name: None, self.apart)
         # Chance of its own, so that a seed means the same run otherwise.
@@ -119,8 +124,14 @@ class World:
         self.children = [f"c{n}" for n in range(rng.randint(1, 3))]
         self.middle = [f"i{n}" for n in range(rng.randint(1, 2))]
         self.parent = {child: rng.choice(self.middle) for child in self.children}
-        self.parent |= dict.fromkeys(self.middle, "root")
+        top = "root"
+        self.above = [f"a{n}" for n in range(above)]
+        for name in self.above:
+            self.parent[name] = top
+            top = name
+        self.parent |= dict.fromkeys(self.middle, top)
         self.sources = [f"s{n}" for n in range(rng.randint(1, 4))]
+        self.expected = len(self.sources)
         self.parent |= {name: rng.choice(self.children) for name in self.sources}
         self.loss, self.repeat, self.delay = (
             rng.choice([0, 0.1]),
@@ -131,11 +142,14 @@ class World:
         self.mark = dict.fromkeys(self.sources, False)
         self.spools = {name: Spool(f"spool-{name}") for name in self.sources}
         self.machines: dict[str, Machine] = {}
-        for name in ["root", *self.middle, *self.children, *self.sources]:
+        for name in ["root", *self.above, *self.middle, *self.children, *self.sources]:
             self._make(name)
             self._at(rng.randint(1, 5), lambda name=name: self._tick(name))  # type: ignore[misc]  # bound now
         for _ in range(faults):
             self._at(rng.randint(1, 1_500), self._fault)
+        for _ in range(comings):
+            self._at(rng.randint(100, 1_400), self._leave)
+        self.left: list[str] = []
         self.changes = 0
 
     # Time
@@ -153,6 +167,13 @@ class World:
                 self.quiet, self.loss, self.repeat = True, 0, 0
             action()
 
+    def rest(self, time: int) -> None:
+        """Let time go by."""
+        until = self.now + time
+        while self.events[0][0] <= until:
+            self.now, _, action = heapq.heappop(self.events)
+            action()
+
     def _done(self) -> bool:
         sources = [self.machines[name] for name in self.sources]
         return self.quiet and all(
@@ -167,7 +188,7 @@ class World:
 
     def _make(self, name: str) -> None:
         if name == "root":
-            settings = root.Settings(expected=len(self.sources), start_timeout=200, apart=self.apart)
+            settings = root.Settings(expected=self.expected, start_timeout=200, memory=150, apart=self.apart)
             made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
             if self.shots is not None and self.disk.snapshot[0] and self.shots.random() < 0.5:
                 made.restore(self.snapshots.decode(self.disk.snapshot[1]))
@@ -188,6 +209,7 @@ class World:
             bounds = node.Settings(
                 under_way=3,
                 held_bytes=1_500,
+                batch_bytes=1_000,
                 rows=20,
                 horizon=60,
                 patience=80,
@@ -196,6 +218,7 @@ class World:
                 linger=15,
                 thorough=20,
                 silence=300,
+                memory=150,
                 repeat=60,
                 apart=self.apart,
             )
@@ -217,6 +240,8 @@ class World:
         self.found[position] = list(results)
 
     def _tick(self, name: str) -> None:
+        if name not in self.machines:
+            return
         machine = self.machines[name]
         if isinstance(machine, source.SourceMachine):
             self._produce(name)
@@ -239,6 +264,9 @@ class World:
 
     def _produce(self, name: str) -> None:
         rng, records = self.rng, self.spools[name].records
+        if name in self.left:
+            self._follow(name)
+            return
         if self.quiet:
             if not records or records[-1][0] != END:
                 records.append((END, None, None, None))
@@ -269,10 +297,38 @@ class World:
                     )
 
     def _receive(self, sender: str, to: str, message: Message) -> None:
+        if to not in self.machines:
+            return
         machine = self.machines[to]
         envelope = tree_pb2.Envelope()
         envelope.ParseFromString(CODEC.encode(sender, to, message).SerializeToString())
         self._send(to, machine.step(envelope.sender, CODEC.decode(envelope), self.now))
+
+    # Sources that come and go
+
+    def _leave(self) -> None:
+        """A source has nothing more to say; when that is counted, it goes, and another one comes."""
+        staying = [name for name in self.sources if name not in self.left]
+        if staying and not self.quiet:
+            self.left.append(self.rng.choice(staying))
+
+    def _follow(self, name: str) -> None:
+        machine, present = self.machines["root"], self.machines[name]
+        assert isinstance(machine, root.RootMachine)
+        assert isinstance(present, source.SourceMachine)
+        if present.source is None or not present.done or machine.engine.watermark is None:
+            return
+        machine.retire(present.source)
+        del self.machines[name]
+        self.sources.remove(name)
+        self.left.remove(name)
+        new = f"s{len(self.spools)}"
+        self.sources.append(new)
+        self.spools[new] = Spool(f"spool-{new}")
+        self.parent[new] = self.rng.choice(self.children)
+        self.clock[new], self.mark[new] = max(self.clock.values()), False
+        self._make(new)
+        self._at(self.rng.randint(1, 5), lambda: self._tick(new))
 
     # Faults
 
@@ -280,7 +336,7 @@ class World:
         rng = self.rng
         kind = rng.choice(["crash", "crash", "root", "move", "move", "restart", "change"])
         if kind == "crash":
-            self._make(rng.choice(self.children + self.middle))
+            self._make(rng.choice(self.children + self.middle + self.above))
         elif kind == "root":
             self._make("root")
         elif kind == "move":
@@ -291,7 +347,7 @@ class World:
             elif rng.random() < 0.5:
                 self.parent[name] = rng.choice(self.children)
             elif isinstance(machine, root.RootMachine):
-                machine.assign({name: rng.choice(self.children)})
+                self._send("root", machine.assign({name: rng.choice(self.children)}))
         elif kind == "restart":
             self._make(rng.choice(self.sources))
         else:
@@ -326,10 +382,12 @@ class World:
     def _wrong(self, machine: root.RootMachine, number: int, engine: Root) -> list[str]:
         """How the windows of a lane differ."""
         events, sources = [], []
+        bodies = (entry.body for entry in self.disk.records)
+        offsets = {body.source: body.offset for body in bodies if isinstance(body, Admitted)}
         for name, known in engine.sources.items():
             sources.append(oracle.Source(name, known.lateness, known.site))
             records = self.spools[SourceId.of(name).name].records
-            offset = machine.openings.offsets[name]
+            offset = offsets[name]
             for seq, (ts, key, value, mark) in enumerate(records[offset : offset + known.position], start=1):
                 events.append(oracle.Event(name, seq, ts, key, value, mark))
         lives: dict[str, tuple[Query, int | None, int | None]] = {q.id: (q, None, None) for q in self.queries}

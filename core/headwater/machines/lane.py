@@ -4,21 +4,22 @@ batches again (protocol, rules 6 to 8 and 14). Nothing of it has to survive the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
 from headwater.events import Batch
+from headwater.machines import sizes
 from headwater.machines.messages import Barrier, Standing, Standings
 from headwater.node import Change, Node, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
-from headwater.rows import TS_MIN
+from headwater.rows import TS_MAX, TS_MIN
 from headwater.windows import TS_LIMIT
 
-# What a name in a dictionary takes, about.
-NAME_BYTES = 80
+# As many sources that have left are numbered at most, besides as many as are there.
+LEFT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,13 @@ class Lane:
         queries: Iterable[Query],
         serves: Callable[[Query], bool],
         issue: Callable[[], str],
+        bound: int,
     ) -> None:
+        """`bound` is how many bytes a batch gathers at most, but for one part that is larger."""
         self.number = number
-        self.engine = Node(queries, serves=serves)
+        self._bound = bound
+        self._queries, self._serves, self._until = tuple(queries), serves, TS_MAX
+        self.engine = self._engine(())
         self.gone: set[str] = set()
         self.barriers: dict[str, Barrier] = {}
         self.sent: list[Sent] = []
@@ -85,12 +90,36 @@ class Lane:
         self.remade = 0
         # Bytes of the columns that are kept.
         self.held_bytes = 0
+        # What was gathered: bytes of batches, and how many records.
+        self._taken = self._records = 0
+        # What a record weighs, by the version of the queries.
+        self._weighed: tuple[int, tuple[int, int]] | None = None
         # The time that all sources have gone beyond, if known, and what it was when a batch was made last.
         self._lowest: int | None = None
         self._made_at: int | None = None
         # When a batch was last sent, by the caller's clock.
         self.made_last = 0
         self._issue = issue
+
+    def _engine(self, changes: Iterable[Change]) -> Node:
+        engine = Node(self._queries, serves=self._serves)
+        for change in changes:
+            engine.apply(change)
+        engine.read_until(self._until)
+        return engine
+
+    def _renew(self) -> None:
+        """An engine numbers the sources that it knows, once and for all: when most have left, another one
+        takes its place. Only behind a flush."""
+        old, self.engine = self.engine, self._engine(self.engine.changes)
+        for name, source in old.sources.items():
+            self.engine.admit(name, lateness=source.lateness, site=source.site, prefix=source.prefix)
+            self.engine.sources[name].account = source.account
+
+    def read_until(self, limit: int) -> None:
+        """Read nothing with a later ts."""
+        self._until = limit
+        self.engine.read_until(limit)
 
     # What is known
 
@@ -141,14 +170,13 @@ class Lane:
         self._moves(source)
         read = self.engine.push(batch)
         if read:
-            self._gather(Read(cut(batch, 0, read), columns.opening))
+            part = Read(cut(batch, 0, read), columns.opening)
+            self.gathered.append(part)
+            self.held_bytes += _held([part])
+            self._records += read
 
-    def _gather(self, part: Part) -> None:
-        self.gathered.append(part)
-        self.held_bytes += _held([part])
-
-    def merge(self, partial: Partial) -> None:
-        """Take a batch whole; raises if it does not fit."""
+    def merge(self, partial: Partial, taken: int) -> None:
+        """Take a batch, of so many bytes, whole; raises if it does not fit."""
         beyond = [
             name
             for name, barrier in self.barriers.items()
@@ -160,7 +188,44 @@ class Lane:
             if name in self.engine.sources:
                 self._moves(self.engine.sources[name])
         self.engine.merge(partial)
-        self._gather(partial)
+        self.gathered.append(partial)
+        self._taken += taken
+
+    @property
+    def gathered_bytes(self) -> int:
+        """About what a batch of all that was gathered takes, at most."""
+        return self._taken + (sizes.of_gathered(self.engine, self._records) if self._records else 0)
+
+    def has_room(self, wanted: int) -> bool:
+        """Whether a batch may have as many bytes more than were gathered; an empty one takes any part."""
+        if not (self._taken or self._records) or self._most + wanted <= self._bound:
+            return True
+        return self.gathered_bytes + wanted <= self._bound
+
+    @property
+    def is_large(self) -> bool:
+        return self._most >= self._bound <= self.gathered_bytes
+
+    @property
+    def _most(self) -> int:
+        """What was gathered cannot take more; it costs nothing to know."""
+        return self._taken + self._records * self._weights()[1]
+
+    @property
+    def record_bytes(self) -> int:
+        """By how much a record that is read makes a batch grow, about."""
+        return self._weights()[0]
+
+    @property
+    def portion(self) -> int:
+        """How many records a batch may gather at least."""
+        return max(self._bound // self.record_bytes, 1)
+
+    def _weights(self) -> tuple[int, int]:
+        # Groups change with the version, and some end: those weigh nothing any more.
+        if self._weighed is None or self._weighed[0] != self.engine.version:
+            self._weighed = (self.engine.version, sizes.of_record(self.engine))
+        return self._weighed[1]
 
     # Time
 
@@ -209,8 +274,11 @@ class Lane:
         """What was gathered becomes a batch."""
         partial = self.engine.flush()
         parts, self.gathered = self.gathered, []
+        self._taken = self._records = 0
         lowest = self._low(watermark)
         self._made_at = lowest if lowest > -TS_LIMIT else None
+        if len(self.engine.order.names) > 2 * len(self.engine.sources) + LEFT:
+            self._renew()
         if not partial:
             return None
         sent = Sent(self._issue(), partial, parts)
@@ -233,25 +301,28 @@ class Lane:
             self.engine.apply(change)
         return sent
 
-    def told(self, standings: Standings) -> Sent | None:
-        gone = {name: None for name, standing in standings.items() if standing is None}
-        sent = self.rebuild(gone, ()) if gone.keys() - self.gone else None
+    def told(self, standings: Standings) -> list[Sent]:
+        gone = {name for name, standing in standings.items() if standing is None}
+        held = gone & self.engine.sources.keys()
+        made = self.rebuild(dict.fromkeys(held), ()) if held else []
+        self.gone |= gone
         for name, standing in standings.items():
             if standing is not None and not self.knows(name):
                 self._admit(name, standing)
-        return sent
+        return made
 
     def concerns(self, id: str) -> bool:
         """Whether an answer is to something that is not answered yet."""
         return (self.probe is not None and id == self.probe.id) or any(sent.id == id for sent in self.sent)
 
-    def rebuild(self, standings: Standings, changes: Sequence[Change]) -> Sent | None:
+    def rebuild(self, standings: Standings, changes: Sequence[Change]) -> list[Sent]:
         """Make everything again that is not acknowledged, without what no longer fits (rule 8)."""
         self.remade += 1
         under_way = [part for each in self.sent for part in each.parts]
         gathered, before = self.gathered, self._lows()
         self.sent, self.gathered, self.probe, self.held_bytes = [], [], None, 0
         self._lowest = self._made_at = None
+        self._taken = self._records = 0
         self.engine.flush()
         for change in changes:
             if change.version > self.engine.version:
@@ -259,8 +330,8 @@ class Lane:
         for name in before.keys() | standings.keys():
             standing = standings.get(name)
             if name in standings and standing is None:
-                self.gone.add(name)
                 self.forget(name)
+                self.gone.add(name)
             elif name not in self.engine.sources:
                 if standing is not None:
                     self._admit(name, standing)
@@ -269,13 +340,16 @@ class Lane:
             else:
                 self.engine.place(name, standing.prefix)
                 self._bar(name, standing.barrier)
-        self._take_again(under_way)
-        sent = self.make() if self.gathered else None
-        self._take_again(gathered)
-        return sent
+        made = list(self._take_again(under_way))
+        if self.gathered:
+            made.append(self.make())
+        made += self._take_again(gathered)
+        return [sent for sent in made if sent is not None]
 
     def forget(self, name: str) -> None:
+        """Know a source no longer, of which nothing is pending: where it stands is asked for again."""
         self.engine.release(name)
+        self.gone.discard(name)
         self.barriers.pop(name, None)
         self._lowest = None
 
@@ -300,27 +374,26 @@ class Lane:
             lows.setdefault(name, self.engine.sources[name].since)
         return lows
 
-    def _take_again(self, parts: Sequence[Part]) -> None:
+    def _take_again(self, parts: Sequence[Part]) -> Iterator[Sent | None]:
+        """Take parts that fit; gives the batches that this fills."""
         for part in parts:
             if isinstance(part, Read):
                 if part.source in self.engine.sources:
+                    if not self.has_room(len(part.batch) * self.record_bytes):
+                        yield self.make()
                     self.read(part)
             elif all(name in self.engine.sources for name in part.vector):
+                taken = sizes.of_partial(part)
+                if not self.has_room(taken):
+                    yield self.make()
                 try:
-                    self.merge(part)
+                    self.merge(part, taken)
                 except (DoesNotFit, OtherQueries, StaleVersion):
                     continue
 
 
-def size(batch: Batch) -> int:
-    """Bytes of a batch in memory."""
-    arrays = (batch.ts, batch.value, batch.key, batch.mark, batch.bare)
-    names = NAME_BYTES * (len(batch.keys) + len(batch.marks))
-    return names + sum(array.nbytes for array in arrays if array is not None)
-
-
 def _held(parts: Iterable[Part]) -> int:
-    return sum(size(part.batch) for part in parts if isinstance(part, Read))
+    return sum(sizes.of_columns(part.batch) for part in parts if isinstance(part, Read))
 
 
 def cut(batch: Batch, begin: int, end: int) -> Batch:

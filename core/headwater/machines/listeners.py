@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headwater.machines.messages import Probe, Stream
+from headwater.machines.recent import Recent
 
 
 @dataclass(slots=True)
@@ -18,14 +19,21 @@ class _Listener:
 class Listeners:
     """By name: the stream on which somebody below was last heard, and their sources."""
 
-    def __init__(self) -> None:
-        self._listeners: dict[str, _Listener] = {}
+    def __init__(self, memory: int) -> None:
+        """Whoever has not asked for `memory` microseconds is forgotten."""
+        self._listeners: Recent[str, _Listener] = Recent(memory)
 
-    def news(self, sender: str, probe: Probe, counted: Callable[[str], int | None]) -> dict[str, int]:
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def news(
+        self, sender: str, probe: Probe, counted: Callable[[str], int | None], now: int
+    ) -> dict[str, int]:
         """What somebody who asks has not been told yet; all of it, unless the question is brief."""
         held = self._listeners.get(sender)
         if held is None or held.stream != probe.stream:
-            held = self._listeners[sender] = _Listener(probe.stream)
+            held = _Listener(probe.stream)
+        self._listeners.put(sender, held, now)
         if not probe.brief:
             held.interest, held.told = probe.interest, {}
         return self._fresh(held, held.interest, counted)

@@ -25,6 +25,8 @@ class Members:
     def __init__(self) -> None:
         self.nodes: dict[str, Member] = {}
         self._assigned: dict[str, Assigned] = {}
+        # The names of sources by the child that is to read them.
+        self._read_by: dict[str, dict[str, None]] = {}
 
     def apply(self, body: Joined | Left | Assigned) -> None:
         if isinstance(body, Joined):
@@ -32,7 +34,17 @@ class Members:
         elif isinstance(body, Left):
             self.nodes[body.node] = replace(self.nodes[body.node], live=False)
         else:
+            self.release(body.source)
             self._assigned[body.source] = body
+            self._read_by.setdefault(body.child, {})[body.source] = None
+
+    def release(self, source: str) -> None:
+        """Nobody is to read a source any more."""
+        before = self._assigned.pop(source, None)
+        if before is not None:
+            del self._read_by[before.child][source]
+            if not self._read_by[before.child]:
+                del self._read_by[before.child]
 
     def generation(self, node: str) -> int:
         """0: nobody of that name has registered."""
@@ -60,4 +72,4 @@ class Members:
         return source in self._assigned and self._assigned[source].fixed
 
     def sources_of(self, child: str) -> list[str]:
-        return [name for name, assigned in self._assigned.items() if assigned.child == child]
+        return list(self._read_by.get(child, ()))

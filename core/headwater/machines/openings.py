@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from headwater.machines.messages import Hello
 from headwater.machines.records import Admitted, Opened, Retired
 from headwater.node import Source
 from headwater.sources import SourceId
+
+# Bytes that stand for an opening, among those of one spool.
+DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +26,39 @@ class Opening:
     offset: int
 
 
+@dataclass(slots=True)
+class _Spool:
+    """Whose a spool is, and what was said of it last; all of its openings that there were, as digests.
+
+    None of it may be forgotten, however long ago: a spool or a process that comes back from a copy would be
+    counted twice.
+    """
+
+    name: str
+    held: Opening
+    openings: bytes = b""
+
+    def has(self, opening: str) -> bool:
+        digest = _digest(opening)
+        found = self.openings.find(digest)
+        while found % DIGEST:
+            # It lies across two of them, or nowhere (-1).
+            if found < 0:
+                return False
+            found = self.openings.find(digest, found + 1)
+        return True
+
+
 class Openings:
-    """Changed by records of the log alone."""
+    """Changed by records of the log alone. A name that ever was takes what its spool does, and each opening
+    of that eight bytes."""
 
     def __init__(self) -> None:
-        # The number in the spool that stands before each source's record 1.
-        self.offsets: dict[str, int] = {}
         self._names: dict[str, Opening] = {}
-        self._spools: dict[str, tuple[str, Opening]] = {}
-        self._openings: set[str] = set()
+        self._spools: dict[str, _Spool] = {}
 
     def admitted(self, body: Admitted) -> None:
         source = SourceId.of(body.source)
-        self.offsets[body.source] = body.offset
         self._name(source.name, Opening(source.incarnation, body.spool, body.opening, body.offset))
 
     def opened(self, body: Opened) -> None:
@@ -43,15 +67,24 @@ class Openings:
 
     def _name(self, name: str, held: Opening) -> None:
         self._names[name] = held
-        self._spools[held.spool] = (name, held)
-        self._openings.add(held.opening)
+        spool = self._spools.setdefault(held.spool, _Spool(name, held))
+        spool.held = held
+        if not spool.has(held.opening):
+            spool.openings += _digest(held.opening)
 
     def held(self, name: str) -> Opening | None:
         return self._names.get(name)
 
+    def is_news(self, hello: Hello, sources: Mapping[str, Source]) -> bool:
+        """Whether something would be logged: that of one who is retired, say, whose last hello comes late."""
+        if not self.is_known(hello):
+            return True
+        placed = self.place(hello, sources)
+        return not isinstance(placed, str) and bool(placed)
+
     def is_known(self, hello: Hello) -> bool:
         """Whether the log has this opening."""
-        return hello.opening in self._openings
+        return hello.spool in self._spools and self._spools[hello.spool].has(hello.opening)
 
     def place(
         self, hello: Hello, sources: Mapping[str, Source]
@@ -60,14 +93,14 @@ class Openings:
         held = self._names.get(hello.name)
         if held is None:
             if hello.spool in self._spools:
-                return f"its spool is that of {self._spools[hello.spool][0]!r}; give each source its own"
+                return f"its spool is that of {self._spools[hello.spool].name!r}; give each source its own"
             # What lies before the base was counted by another root, or never will be.
             return (self._admission(hello, 1, hello.base),)
         present = sources[str(SourceId(hello.name, held.incarnation))]
         reached = held.offset + present.position
         if hello.spool != held.spool:
             return self._other_spool(hello, held, present, sources)
-        if hello.opening != held.opening and hello.opening in self._openings:
+        if hello.opening != held.opening and self.is_known(hello):
             return "its spool was opened again since; end this process"
         if present.retired:
             same = hello.opening == held.opening
@@ -89,12 +122,13 @@ class Openings:
     ) -> tuple[Admitted | Retired, ...] | str:
         if hello.spool not in self._spools:
             return self._succession(hello, held, present, hello.base)
-        owner, earlier = self._spools[hello.spool]
-        if owner != hello.name:
-            return f"its spool is that of {owner!r}; give each source its own"
+        spool = self._spools[hello.spool]
+        if spool.name != hello.name:
+            return f"its spool is that of {spool.name!r}; give each source its own"
         if not (present.idle or present.retired):
             return "another spool has its name; end this process, or that one"
         # A spool that was fenced returns behind what was counted of it.
+        earlier = spool.held
         was = sources[str(SourceId(hello.name, earlier.incarnation))]
         end = earlier.offset + was.position
         offset = end if hello.opening == earlier.opening else min(end, hello.opened_at)
@@ -110,3 +144,7 @@ class Openings:
     def _admission(self, hello: Hello, incarnation: int, offset: int) -> Admitted:
         source = str(SourceId(hello.name, incarnation))
         return Admitted(source, hello.site, hello.lateness, hello.spool, hello.opening, offset)
+
+
+def _digest(opening: str) -> bytes:
+    return blake2b(opening.encode(), digest_size=DIGEST).digest()

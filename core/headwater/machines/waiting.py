@@ -1,40 +1,56 @@
 """What has come from below and cannot be taken yet: its source is not known, or there is no room.
 
-It is kept in its order, up to a bound; what is beyond that is dropped, and comes again.
+It is kept in its order, up to a bound and for some time; what is beyond that is dropped, and comes again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from headwater.machines.lane import size
 from headwater.machines.messages import Columns, Delivery
+from headwater.machines.sizes import of_columns
 
 DELIVERIES = 64
+
+
+class _Columns(NamedTuple):
+    sender: str
+    message: Columns
+    came: int
+
+
+class _Delivery(NamedTuple):
+    sender: str
+    message: Delivery
+    came: int
 
 
 class Waiting:
     """Columns by their source, and batches."""
 
-    def __init__(self, bound: int) -> None:
-        """`bound` in bytes of columns."""
-        self._bound, self._bytes = bound, 0
-        self._columns: dict[str, dict[str, tuple[str, Columns]]] = {}
-        self._deliveries: dict[str, tuple[str, Delivery]] = {}
+    def __init__(self, bound: int, memory: int) -> None:
+        """`bound` in bytes of columns; nothing waits for longer than `memory` microseconds."""
+        self._bound, self._bytes, self._memory = bound, 0, memory
+        self._columns: dict[str, dict[str, _Columns]] = {}
+        self._deliveries: dict[str, _Delivery] = {}
 
     def has(self, source: str) -> bool:
         return source in self._columns
 
-    def add(self, sender: str, message: Columns | Delivery) -> None:
+    def add(self, sender: str, message: Columns | Delivery, now: int) -> None:
         """Keep a message, once however often it comes."""
         if isinstance(message, Delivery):
-            if len(self._deliveries) < DELIVERIES:
-                self._deliveries[message.id] = (sender, message)
+            before = self._deliveries.get(message.id)
+            if before is not None or len(self._deliveries) < DELIVERIES:
+                # It may come again on another stream, on which it is to be answered.
+                came = now if before is None else before.came
+                self._deliveries[message.id] = _Delivery(sender, message, came)
             return
         held = self._columns.get(message.batch.source, {})
-        taken = size(message.batch)
+        taken = of_columns(message.batch)
         if message.id not in held and self._bytes + taken <= self._bound:
-            self._columns.setdefault(message.batch.source, held)[message.id] = (sender, message)
+            self._columns.setdefault(message.batch.source, held)[message.id] = _Columns(sender, message, now)
             self._bytes += taken
 
     def take(self, is_known: Callable[[int, str], bool]) -> list[tuple[str, Columns | Delivery]]:
@@ -44,14 +60,26 @@ class Waiting:
         """
         taken: list[tuple[str, Columns | Delivery]] = []
         for source in [source for source in self._columns if is_known(-1, source)]:
-            held = self._columns.pop(source).values()
-            self._bytes -= sum(size(message.batch) for _, message in held)
-            taken += held
-        for id, (sender, message) in list(self._deliveries.items()):
-            if all(is_known(message.lane, name) for name in message.partial.vector):
+            taken += [(held.sender, held.message) for held in self._drop(source)]
+        for id, held in list(self._deliveries.items()):
+            if all(is_known(held.message.lane, name) for name in held.message.partial.vector):
                 del self._deliveries[id]
-                taken.append((sender, message))
+                taken.append((held.sender, held.message))
         return taken
+
+    def _drop(self, source: str) -> list[_Columns]:
+        held = list(self._columns.pop(source).values())
+        self._bytes -= sum(of_columns(each.message.batch) for each in held)
+        return held
+
+    def forget(self, now: int) -> None:
+        """Drop what has waited for too long: nobody may ever know its source, and others need the room."""
+        for source, held in list(self._columns.items()):
+            if any(now - each.came > self._memory for each in held.values()):
+                self._drop(source)
+        for id, each in list(self._deliveries.items()):
+            if now - each.came > self._memory:
+                del self._deliveries[id]
 
     def __bool__(self) -> bool:
         return bool(self._columns or self._deliveries)

@@ -1,0 +1,49 @@
+"""Room: what a node may still take, and when what it has gathered becomes a batch (protocol, rule 19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater.machines.bounds import Settings
+from headwater.machines.holding import Holding
+from headwater.machines.lane import Lane
+
+
+class Room:
+    """Decisions alone: whoever asks acts on them."""
+
+    def __init__(self, settings: Settings, holding: Holding) -> None:
+        self._settings, self._holding = settings, holding
+
+    def has_way(self, lane: Lane, names: Iterable[str] = ()) -> bool:
+        """Whether another batch may be under way; one more for sources that are waited for."""
+        hungry = any(self.is_hungry(lane, name) for name in names)
+        return len(lane.sent) < self._settings.under_way + hungry
+
+    def is_hungry(self, lane: Lane, name: str) -> bool:
+        """Whether the watermark waits for this source: it is always read (rule 19)."""
+        source, watermark = lane.source(name), self._holding.watermark
+        return source is None or watermark is None or source.largest - source.lateness <= watermark
+
+    def has_place(self, lane: Lane, name: str, wanted: int) -> bool:
+        """Whether as many bytes of columns may be kept; makes place for who is waited for."""
+        holding, bound = self._holding, self._settings.held_bytes
+        if not self.is_hungry(lane, name):
+            # Flow control by event time: nobody runs further ahead of the others than this.
+            source = lane.engine.sources[name]
+            ahead = holding.watermark is not None and (
+                source.largest - source.lateness > holding.watermark + self._settings.horizon
+            )
+            return not ahead and holding.held_bytes + wanted <= bound
+        if holding.held_bytes + wanted > bound:
+            for each in holding.lanes.values():
+                each.drop_columns(lambda: holding.held_bytes + wanted <= bound)
+        # A reserve for whoever is waited for: else a full node would wait for the window that it holds up.
+        return holding.held_bytes + wanted <= 2 * bound
+
+    def is_time(self, lane: Lane, now: int) -> bool:
+        """Whether windows wait for a batch, or it is a large one."""
+        large = lane.engine.waiting >= self._settings.rows or lane.is_large
+        if not self.has_way(lane) or (now - lane.made_last < self._settings.least and not large):
+            return False
+        return large or lane.is_due(self._holding.watermark)

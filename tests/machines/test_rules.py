@@ -1,0 +1,289 @@
+"""Single rules of the machines, each of which was once broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from headwater.events import Batch
+from headwater.machines import below, root, source
+from headwater.machines.lane import Lane, Read
+from headwater.machines.messages import (
+    Ack,
+    Ask,
+    Challenge,
+    Columns,
+    Commit,
+    Delivery,
+    Echo,
+    Hello,
+    Leave,
+    Probe,
+    Register,
+    Registered,
+    Resync,
+    Send,
+    Standing,
+    Stream,
+    Tell,
+    Welcome,
+)
+from headwater.machines.node import NodeMachine, Settings
+from headwater.machines.sizes import of_columns
+from headwater.machines.terms import BehindTheTree
+from headwater.node import Change, Node
+from headwater.prefix import Prefix
+from headwater.queries import Query
+from headwater.rows import TS_MIN
+from headwater.windows import Tumbling
+from tests.harness import joined
+from tests.machines.world import Disk, Spool, apart
+
+QUERY = Query("q", Tumbling(10), "sum")
+M = TypeVar("M")
+START = Standing(Prefix(opening="o"), 0, "")
+
+
+def node(
+    settings: Settings | None = None, *, child: bool = False, first: Sequence[Query] = (QUERY,)
+) -> NodeMachine:
+    machine = NodeMachine("n", "p", settings or Settings(), child=child, token="t")
+    machine.step("root", Registered("n", "t", 1, tuple(first)), 0)
+    return machine
+
+
+def answered(machine: NodeMachine, sends: Sequence[Send], now: int = 0) -> list[Send]:
+    """Tell a node where the sources stand that it asks for: at their beginning."""
+    out: list[Send] = []
+    for send in sends:
+        if isinstance(send.message, Ask):
+            ask = send.message
+            tell = Tell(ask.stream, ask.lane, dict.fromkeys(ask.sources, START))
+            out += machine.step("p", tell, now)
+    return out
+
+
+def of(kind: type[M], sends: Sequence[Send]) -> list[M]:
+    return [send.message for send in sends if isinstance(send.message, kind)]
+
+
+class Sender:
+    """What a node below sends of a source."""
+
+    def __init__(self, name: str) -> None:
+        self.source, self._sent = name, 0
+        self._node = Node([QUERY])
+        self._node.admit(name, lateness=0, prefix=START.prefix)
+
+    def send(self, *times: int) -> Delivery:
+        self._node.push(
+            Batch.from_records(
+                self.source,
+                self._node.sources[self.source].position + 1,
+                [(ts, None, 1.0, None) for ts in times],
+            )
+        )
+        self._sent += 1
+        stream = Stream(f"below {self.source}", 1, 1)
+        return Delivery(stream, f"{self.source}/{self._sent}", 0, self._node.flush())
+
+
+# Room
+
+
+def test_an_intermediate_that_is_full_lets_batches_wait() -> None:
+    machine = node(Settings(under_way=1, batch_bytes=1))
+    sender = Sender("s")
+    batches = [sender.send(100 + n) for n in range(5)]
+    sends: list[Send] = []
+    for batch in batches:
+        # Whoever is waited for may have one more under way: this source is not.
+        machine.step("p", Commit(Stream("n", 1, 1), {}, 5), 0)
+        sends += (found := machine.step("below s", batch, 0))
+        sends += answered(machine, found)
+    taken = [send.message.id for send in sends if send.to == "below s" and isinstance(send.message, Ack)]
+    assert taken == ["s/1", "s/2"]
+    # Nothing is sent again by the sender: what waits is taken as soon as there is room.
+    for _ in range(3):
+        (under_way,) = of(Delivery, sends)
+        sends = machine.step("p", Ack(under_way.stream, under_way.id), 0)
+        taken += [message.id for message in of(Ack, sends)]
+    assert taken == [f"s/{n}" for n in range(1, 6)]
+
+
+def test_what_nobody_ever_knows_does_not_keep_others_out() -> None:
+    stray = Batch.from_records("stray", 1, [(n, None, 1.0, None) for n in range(100)])
+    settings = Settings(held_bytes=of_columns(stray), memory=100, thorough=10)
+    machine = node(settings, child=True)
+    machine.step("stray", Columns(Stream("stray", 0, 1), "1", stray, "o"), 0)
+    later = 2 * settings.memory
+    machine.tick(later)
+    good = Batch.from_records("s", 1, [(n, None, 1.0, None) for n in range(50)])
+    sends = machine.step("s", Columns(Stream("s", 0, 1), "1", good, "o"), later)
+    found = answered(machine, sends, later)
+    assert [send.to for send in found if isinstance(send.message, Ack)] == ["s"]
+
+
+def test_questions_that_nobody_answers_do_not_keep_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(below, "ASKED", 10)
+    machine = node()
+    machine.step("x", Ask(Stream("x", 1, 1), 0, tuple(f"nobody {n}" for n in range(50)), 0), 0)
+    asked = Ask(Stream("y", 1, 1), 0, ("s",), 0)
+    sends = answered(machine, [send for send in machine.step("y", asked, 0) if send.to == "p"])
+    assert [(send.to, send.message) for send in sends] == [("y", Tell(asked.stream, 0, {"s": START}))]
+
+
+def test_a_source_that_was_given_up_holds_no_batch_back() -> None:
+    lane = Lane(0, [QUERY], lambda query: True, lambda: "id", 2**20)
+    lane.told({"s": START, "idle": START})
+    lane.read(Read(Batch.from_records("idle", 1, [(1, None, 1.0, None)]), "o"))
+    lane.read(Read(Batch.from_records("s", 1, [(25, None, 1.0, None)]), "o"))
+    lane.make(None)
+    lane.read(Read(Batch.from_records("s", 2, [(47, None, 1.0, None)]), "o"))
+    # Nobody knows yet that it is idle; then the watermark has gone beyond it.
+    assert not lane.is_due(None)
+    assert lane.is_due(25)
+
+
+# Echoes
+
+
+def test_what_was_heard_of_one_term_does_not_hide_another() -> None:
+    machine = node()
+    echoes = (Echo(3, "copy", 10), Echo(3, "first", 90), Echo(4, "later", 95))
+    for echo in (*echoes, Echo(3, "first", 40)):
+        machine.step("x", Probe(Stream("x", 1, 1), "1", 0, {}, (), 0, (echo,)), 0)
+    (probe,) = of(Probe, machine.tick(10_000_000))
+    assert set(probe.echoes) == set(echoes)
+
+
+def test_a_root_that_knows_one_of_two_terms_alone_halts() -> None:
+    machine = root.RootMachine([QUERY], root.Settings(), Disk(), lambda: "mine", lambda position, found: None)
+    machine.begin()
+    stream = joined(machine)
+    known = Echo(1, "mine", machine.position)
+    machine.step("c", Probe(stream, "1", 0, {}, (), 0, (known,)), 0)
+    with pytest.raises(BehindTheTree, match="has heard of record 1 of term 0"):
+        machine.step("c", Probe(stream, "2", 0, {}, (), 0, (known, Echo(0, "other", 1))), 0)
+    with pytest.raises(BehindTheTree):
+        machine.step("c", Probe(stream, "3", 0, {}, (), 0, (known._replace(position=99),)), 0)
+
+
+# Sources
+
+
+def opened(base: int, records: int, opening: str) -> source.SourceMachine:
+    spool = Spool("spool", [(n, None, 1.0, None) for n in range(records)], base=base)
+    spool.open(opening)
+    machine = source.SourceMachine("s", spool, source.Settings(rows=4), "c")
+    machine.tick(0)
+    machine.step("c", Welcome(opening, "s", 0, "c"), 0)
+    return machine
+
+
+def test_a_resync_below_the_base_does_not_read_what_is_trimmed() -> None:
+    machine = opened(6, 10, "o")
+    (columns,) = of(Columns, machine.send(0))
+    standings = {"s": replace(START, prefix=Prefix(2, opening="o"))}
+    machine.step("c", Resync(columns.stream, columns.id, 0, standings), 0)
+    # A node that lags behind; it will hear that those are counted.
+    (again,) = of(Columns, machine.send(0))
+    assert again.batch.first == 7
+
+
+def test_an_answer_to_an_earlier_process_is_not_for_a_later_one() -> None:
+    first, second = opened(0, 3, "o1"), opened(0, 9, "o2")
+    (before,) = of(Columns, first.send(0))
+    sent = of(Columns, second.send(0))
+    second.step("c", Ack(before.stream, before.id), 0)
+    second.step("c", Commit(before.stream, {"s": 9}, 0), 0)
+    second.step("c", Resync(before.stream, before.id, 0, {"s": None}), 0)
+    assert (second.source, second.spool.base, second.done) == ("s", 0, False)
+    assert all(each.stream != before.stream for each in sent)
+
+
+# Queries
+
+
+def test_two_changes_in_one_resync_reach_every_lane() -> None:
+    machine = node(Settings(apart=apart))
+    found = machine.step("below s", Sender("s").send(5), 0)
+    answered(machine, found)
+    (delivery,) = of(Delivery, machine.flush(10_000_000))
+    changes = tuple(Change("add", Query(f"n{version}", Tumbling(count=3)), 20, version) for version in (1, 2))
+    resync = Resync(delivery.stream, delivery.id, 0, {"s": START}, changes)
+    sends = machine.step("p", resync, 10_000_000)
+    lanes = machine._holding.lanes
+    assert {number: lane.engine.version for number, lane in lanes.items()} == {0: 2, 1: 2, 2: 2}
+    assert [sorted(query.id for query in lane.engine.queries) for lane in lanes.values()] == [
+        ["q"],
+        ["n1"],
+        ["n2"],
+    ]
+    # What was under way is made again, with both.
+    (again,) = of(Delivery, sends)
+    assert (again.partial.version, again.partial.vector["s"].high.position) == (2, 1)
+
+
+# Devices that say what they please
+
+
+def test_a_source_cannot_make_the_root_halt() -> None:
+    machine = node(child=True)
+    machine.step("s", Probe(Stream("s", 0, 1), "1", 0, {}, ("s",), 0, (Echo(9, "forged", 10**9),)), 0)
+    machine.step("s", Probe(Stream("n", 9, 1), "1", 0, {}, ("s",), 0), 0)
+    (probe,) = of(Probe, machine.tick(10_000_000))
+    assert probe.echoes == ()
+
+
+def test_nobody_speaks_for_another() -> None:
+    disk = Disk()
+    machine = root.RootMachine([QUERY], root.Settings(), disk, lambda: "nonce", lambda position, found: None)
+    machine.begin()
+    stream, other = joined(machine), joined(machine, "d")
+    written = len(disk.records)
+    # In the name of another node: on its stream, with a registration, and with its leave.
+    assert stream.generation == other.generation
+    assert machine.step("d", Probe(stream, "1", 0, {}), 0) == []
+    assert machine.step("d", Register("c", "forged", True, echo="nonce"), 0) == []
+    assert machine.step("d", Leave("c", stream.generation), 0) == []
+    # Who is no node has no stream.
+    assert (
+        machine.step("s", Delivery(stream._replace(opener="s"), "1", 0, Sender("s").send(5).partial), 0) == []
+    )
+    assert machine.members.is_live("c")
+    # A hello with a nonce that was not drawn for it is asked for the right one, and nothing is logged.
+    (send,) = machine.step("c", Hello("s", "p", "o", 0, 0, 0, echo="guessed"), 0)
+    assert isinstance(send.message, Challenge)
+    assert len(disk.records) == written
+    # Through a child, a source says hello in its own name alone.
+    child = node(child=True)
+    assert child.step("x", Hello("s", "p", "o", 0, 0, 0), 0) == []
+    assert [send.to for send in child.step("s", Hello("s", "p", "o", 0, 0, 0), 0)] == ["root"]
+
+
+def test_a_batch_that_cannot_be_applied_is_not_logged() -> None:
+    disk = Disk()
+    machine = root.RootMachine([QUERY], root.Settings(), disk, lambda: "nonce", lambda position, found: None)
+    machine.begin()
+    stream, hello = joined(machine), Hello("s", "p", "o", 0, 0, 0)
+    (send,) = machine.step("c", replace(hello, echo="nonce"), 0)
+    assert isinstance(send.message, Welcome)
+    name = send.message.source
+    partial = Sender(name).send(5).partial
+    written = len(disk.records)
+    for wrong in (
+        replace(partial, signature="another"),
+        replace(partial, vector={name: replace(partial.vector[name], low=Prefix(3, TS_MIN, opening="o"))}),
+        replace(partial, vector={"nobody": partial.vector[name]}),
+    ):
+        (send,) = machine.step("c", Delivery(stream, "1", 0, wrong), 0)
+        assert isinstance(send.message, Resync)
+    machine.commit()
+    assert (len(disk.records), machine.refused) == (written, 3)
+    machine.step("c", Delivery(stream, "2", 0, partial), 0)
+    machine.commit()
+    assert machine.committed == {name: 1}
