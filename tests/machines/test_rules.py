@@ -287,3 +287,20 @@ def test_a_batch_that_cannot_be_applied_is_not_logged() -> None:
     machine.step("c", Delivery(stream, "2", 0, partial), 0)
     machine.commit()
     assert machine.committed == {name: 1}
+
+
+def test_a_full_child_does_not_wait_for_the_edge_of_a_window() -> None:
+    """Columns are kept until their batch is acknowledged: a long window must not hold that back."""
+    long = Query("q", Tumbling(10**9), "sum")
+    machine = node(Settings(held_bytes=40_000, linger=10**9), child=True, first=(long,))
+    stream = Stream("s", 0, 1)
+    # The clock stands still, and the parent answers at once.
+    for number in range(100):
+        batch = Batch("s", 1 + 100 * number, list(range(100 * number, 100 * number + 100)), [1.0] * 100)
+        sends = machine.step("s", Columns(stream, f"s/{number}", batch, "o"), 0)
+        sends += answered(machine, sends, 0)
+        for delivery in of(Delivery, sends):
+            sends += machine.step("p", Ack(delivery.stream, delivery.id), 0)
+        assert of(Ack, sends)[0].id == f"s/{number}"
+        assert machine.held_bytes <= 20_000
+    assert machine.remade == 0

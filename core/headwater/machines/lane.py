@@ -88,8 +88,8 @@ class Lane:
         self.gathered: list[Part] = []
         self.probe: Probed | None = None
         self.remade = 0
-        # Bytes of the columns that are kept.
-        self.held_bytes = 0
+        # Bytes of the columns that are kept, and of those among them that no batch was made of.
+        self.held_bytes = self.unsent_bytes = 0
         # What was gathered: bytes of batches, and how many records.
         self._taken = self._records = 0
         # What a record weighs, by the version of the queries.
@@ -172,7 +172,9 @@ class Lane:
         if read:
             part = Read(cut(batch, 0, read), columns.opening)
             self.gathered.append(part)
-            self.held_bytes += _held([part])
+            size = _held([part])
+            self.held_bytes += size
+            self.unsent_bytes += size
             self._records += read
 
     def merge(self, partial: Partial, taken: int) -> None:
@@ -261,7 +263,9 @@ class Lane:
             if enough():
                 return
             self.gathered.remove(part)
-            self.held_bytes -= _held([part])
+            size = _held([part])
+            self.held_bytes -= size
+            self.unsent_bytes -= size
         for sent in reversed(self.sent):
             if enough():
                 return
@@ -274,7 +278,7 @@ class Lane:
         """What was gathered becomes a batch."""
         partial = self.engine.flush()
         parts, self.gathered = self.gathered, []
-        self._taken = self._records = 0
+        self._taken = self._records = self.unsent_bytes = 0
         lowest = self._low(watermark)
         self._made_at = lowest if lowest > -TS_LIMIT else None
         if len(self.engine.order.names) > 2 * len(self.engine.sources) + LEFT:
@@ -320,9 +324,9 @@ class Lane:
         self.remade += 1
         under_way = [part for each in self.sent for part in each.parts]
         gathered, before = self.gathered, self._lows()
-        self.sent, self.gathered, self.probe, self.held_bytes = [], [], None, 0
+        self.sent, self.gathered, self.probe = [], [], None
         self._lowest = self._made_at = None
-        self._taken = self._records = 0
+        self._taken = self._records = self.held_bytes = self.unsent_bytes = 0
         self.engine.flush()
         for change in changes:
             if change.version > self.engine.version:

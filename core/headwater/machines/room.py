@@ -42,8 +42,11 @@ class Room:
         return holding.held_bytes + wanted <= 2 * bound
 
     def is_time(self, lane: Lane, now: int) -> bool:
-        """Whether windows wait for a batch, or it is a large one."""
-        large = lane.engine.waiting >= self._settings.rows or lane.is_large
+        """Whether windows wait for a batch, or it is a large one, or its columns take much of the room."""
+        settings = self._settings
+        # They are kept until it is acknowledged, and sources would wait for that.
+        much = lane.unsent_bytes >= settings.held_bytes // settings.under_way
+        large = much or lane.engine.waiting >= settings.rows or lane.is_large
         if not self.has_way(lane) or (now - lane.made_last < self._settings.least and not large):
             return False
         return large or lane.is_due(self._holding.watermark)
