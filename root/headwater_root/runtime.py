@@ -166,7 +166,10 @@ class RootRuntime:
             self._roll()
 
     def _roll(self) -> None:
-        # The results of all records are in the outbox, durably.
+        # The results of all records are in the outbox, durably, and what was decided on the way is done: the
+        # list of it would only grow.
+        for engine in self.machine.engines.values():
+            engine.decisions.clear()
         try:
             data = self._snapshots.encode((self.machine.state, dict(self.emitted)))
         except Unwritable as error:

@@ -62,6 +62,7 @@ def test_old_segments_go_and_nothing_else_changes(tmp_path: Path) -> None:
             # The state and as many bytes of records, whatever was there before.
             assert root.log.size < 2.5 * len(root.log.snapshot[1]) or directory == whole
             assert (root.log.first > 1) == (directory == short)
+            assert bool(root.machine.engine.decisions) == (directory == whole)
             figures, counted = root.figures(), root.machine.committed
             closed(root)
             again = opened(directory, segment_bytes=segment_bytes)
