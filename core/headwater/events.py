@@ -237,6 +237,8 @@ def _column(field: str, given: Any, dtype: Any, problems: list[Problem]) -> Arra
     return column.astype(dtype)
 
 
+# Codes that are kept as they are: to widen them costs more than to look one up.
+_NARROW = tuple(map(np.dtype, (np.int32, np.uint8, np.uint16, np.uint32)))
 # The dictionary that was found good last: batches of one source usually share theirs.
 _checked: dict[str, tuple[str, ...]] = {}
 
@@ -251,12 +253,14 @@ def _codes(field: str, given: Any, names: tuple[str, ...], low: int, problems: l
                 problems.append(Problem(f"{plural}[{place}]", *wrong))
     if not problems:
         _checked[field] = names
-    if not isinstance(given, np.ndarray) or given.dtype != np.int32 or given.ndim != 1:
+    narrow = isinstance(given, np.ndarray) and given.ndim == 1 and given.dtype in _NARROW
+    if not narrow:
         known = len(problems)
         given = _column(field, given, np.int64, problems)
         if len(problems) > known:
             return np.asarray(given)
-    if len(given) and (int(given.min()) < low or int(given.max()) >= len(names)):
+    below = len(given) and given.dtype.kind != "u" and int(given.min()) < low
+    if below or (len(given) and int(given.max()) >= len(names)):
         problems.append(
             Problem(field, f"has codes outside {low}..{len(names) - 1}", f"give indexes into {plural}")
         )

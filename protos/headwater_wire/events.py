@@ -8,7 +8,7 @@ from headwater.errors import InvalidEvents
 from headwater.events import NO_MARK, Batch
 from headwater.rows import TS_MAX
 from headwater.sources import SourceId
-from headwater_wire.arrays import coded, narrow, packed, viewed
+from headwater_wire.arrays import coded, narrow, packed, viewed, width
 from headwater_wire.errors import Malformed
 from headwater_wire.v1 import events_pb2
 
@@ -83,7 +83,8 @@ def decode(message: events_pb2.Events) -> Batch:
     if len(message.keys) > EVENT_LIMIT or len(message.marks) > EVENT_LIMIT:
         raise Malformed("keys", f"are {len(message.keys)}", f"send at most {EVENT_LIMIT} a message")
     if message.key or message.keys:
-        key = coded(message.key, len(message.keys), "key", count)
+        # As narrow as they came; whether all have a name, the batch looks.
+        key = viewed(message.key, width(len(message.keys)), "key", count)
     if message.mark or message.marks:
         mark = coded(message.mark, len(message.marks) + 1, "mark", count) + NO_MARK
     if message.bare:
