@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from types import NoneType
 from typing import Any
 
@@ -70,6 +71,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    def numbered(self, source: str, first: int) -> Batch:
+        """The same columns as those of another source or under other numbers; this batch stays as it is."""
+        other = copy(self)
+        other.source, other.first = source, first
+        return other
 
     @classmethod
     def from_records(cls, source: str, first: int, records: Iterable[Record]) -> Batch:

@@ -192,6 +192,12 @@ class Root(Node):
         self.decisions.append(Decision("start", "", 0))
         self._advance()
 
+    def expect(self, count: int) -> None:
+        """Wait for so many sources from now on; where the watermark is set, that is over."""
+        if self.watermark is None and not self._finished:
+            self._expected = count
+            self._advance()
+
     @property
     def started(self) -> bool:
         """Whether all sources that are waited for are there."""

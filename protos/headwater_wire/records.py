@@ -37,6 +37,7 @@ def encode(record: held.Record) -> bytes:
         message.started.SetInParent()
     elif isinstance(body, held.Began):
         message.began.term, message.began.name = body.term, body.name
+        message.began.expected = body.expected
     elif isinstance(body, held.Joined):
         message.joined.node, message.joined.token = body.node, body.token
         message.joined.generation, message.joined.child = body.generation, body.child
@@ -87,7 +88,7 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
     if kind == "changed":
         return held.Changed(codec.change(message.changed))
     if kind == "began":
-        return held.Began(message.began.term, message.began.name)
+        return held.Began(message.began.term, message.began.name, message.began.expected)
     if kind == "joined":
         node = message.joined
         return held.Joined(node.node, node.token, node.generation, node.child, node.address)

@@ -19,6 +19,7 @@ from headwater.machines.messages import (
     Commit,
     Delivery,
     Echo,
+    Fenced,
     Hello,
     Leave,
     Probe,
@@ -26,18 +27,21 @@ from headwater.machines.messages import (
     Registered,
     Resync,
     Send,
+    Stale,
     Standing,
     Stream,
     Tell,
     Welcome,
 )
 from headwater.machines.node import NodeMachine, Settings
-from headwater.machines.sizes import of_columns
+from headwater.machines.sizes import of_columns, of_partial
 from headwater.machines.terms import BehindTheTree
+from headwater.machines.waiting import OF_ONE, Waiting
 from headwater.node import Change, Node
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MIN
+from headwater.sources import SourceId
 from headwater.windows import Tumbling
 from tests.harness import joined
 from tests.machines.world import Disk, Spool, apart
@@ -304,3 +308,132 @@ def test_a_full_child_does_not_wait_for_the_edge_of_a_window() -> None:
         assert of(Ack, sends)[0].id == f"s/{number}"
         assert machine.held_bytes <= 20_000
     assert machine.remade == 0
+
+
+def test_only_those_above_say_what_they_alone_can_know() -> None:
+    machine = node()
+    stream = Stream("n", 1, 1)
+    for message in (
+        Commit(stream, {"s": 99}, 10**9),
+        Stale(stream),
+        Tell(stream, 0, {"s": START}),
+        Welcome("o", "s", 0, "n"),
+        Registered("n", "t", 7),
+    ):
+        assert machine.step("c", message, 0) == []
+    assert (machine.stale, machine.watermark, dict(machine.committed)) == (False, None, {})
+    assert not machine.sources
+    machine.step("p", Commit(stream, {"s": 99}, 10**9), 0)
+    assert machine.watermark == 10**9
+
+
+def test_a_source_asks_of_itself_alone() -> None:
+    machine = node(child=True)
+    heads = {str(SourceId("s", n)): Prefix(1) for n in range(1, 1_001)}
+    sends = machine.step("s", Probe(Stream("s", 0, 1), "1", 0, heads, ()), 0)
+    assert len(of(Ask, sends)) == 1
+    # Columns of incarnations that nobody knows: a few wait, and leave room for others.
+    for n in range(1, 1_001):
+        batch = Batch.from_records(str(SourceId("s", n)), 1, [(1, None, 1.0, None)])
+        machine.step("s", Columns(Stream("s", 0, 1), f"{n}", batch, "o"), 0)
+    assert len(machine._below._waiting._columns) == OF_ONE
+
+
+def test_batches_that_wait_are_bounded_in_bytes() -> None:
+    batches = [Sender(f"s{n}").send(*range(20)) for n in range(9)]
+    waiting = Waiting(3 * of_partial(batches[0].partial), 100)
+    for _ in range(2):
+        for batch in batches:
+            waiting.add("c", batch, 0)
+    assert len(waiting.take(lambda lane, name: True)) == 3
+    # There is room again.
+    waiting.add("c", batches[8], 0)
+    assert len(waiting.take(lambda lane, name: True)) == 1
+    # One alone waits, however large.
+    tight = Waiting(1, 100)
+    tight.add("c", batches[0], 0)
+    tight.forget(200)
+    assert not tight
+
+
+# A log that was lost
+
+
+def begun(disk: Disk | None = None, expected: int = 1) -> root.RootMachine:
+    disk, settings = disk or Disk(), root.Settings(expected=expected)
+    machine = root.RootMachine([QUERY], settings, disk, lambda: "nonce", lambda position, found: None)
+    for position, record in enumerate(disk.open(), 1):
+        machine.replay(position, record)
+    machine.begin()
+    return machine
+
+
+def test_a_root_that_does_not_know_a_node_that_was_registered_halts() -> None:
+    machine = root.RootMachine(
+        [QUERY], root.Settings(), Disk(), lambda: "nonce", lambda position, found: None
+    )
+    machine.begin()
+    with pytest.raises(BehindTheTree, match="c is of generation 3, but the log here ends at record 1"):
+        machine.step("c", Register("c", "t", True, generation=3), 0)
+
+
+def test_a_source_goes_on_behind_the_number_that_another_root_begins_with() -> None:
+    machine = opened(6, 10, "o")
+    (columns,) = of(Columns, machine.send(0))
+    assert columns.batch.first == 7
+    machine.step("c", Commit(columns.stream, {"s": 8}, 0), 0)
+    # That root has counted nothing: its record 1 is the first that the spool still has.
+    machine.step("c", Welcome("o", "s", 8, "c"), 0)
+    (again,) = of(Columns, machine.send(0))
+    assert (again.batch.first, again.batch.ts.tolist()) == (1, [8, 9])
+
+
+def hello(machine: root.RootMachine, spool: str, opening: str, opened_at: int, head: int, now: int) -> Send:
+    said = Hello("s", spool, opening, opened_at, 0, head)
+    (send,) = machine.step("c", said, now)
+    if isinstance(send.message, Challenge):
+        (send,) = machine.step("c", replace(said, echo=send.message.nonce), now)
+    return send
+
+
+def test_an_older_opening_of_a_spool_that_was_fenced_stays_out() -> None:
+    machine = root.RootMachine(
+        [QUERY], root.Settings(), Disk(), lambda: "nonce", lambda position, found: None
+    )
+    machine.begin()
+    hello(machine, "a", "a1", 0, 0, 0)
+    hello(machine, "a", "a2", 0, 100, 0)
+    welcome = hello(machine, "b", "b1", 0, 0, 2_000_000).message
+    assert isinstance(welcome, Welcome)
+    machine.retire(welcome.source)
+    fenced = hello(machine, "a", "a1", 0, 100, 4_000_000).message
+    assert isinstance(fenced, Fenced)
+    assert "opened again since" in fenced.reason
+    # The one that was opened last may come back.
+    assert isinstance(hello(machine, "a", "a2", 0, 100, 4_000_000).message, Welcome)
+
+
+def test_how_many_sources_are_expected_is_in_the_log() -> None:
+    disk = Disk()
+    machine = begun(disk)
+    welcome = hello(machine, "a", "a1", 0, 5, 0).message
+    assert isinstance(welcome, Welcome)
+    prefix = machine.engine.sources[welcome.source].prefix
+    given = Node([QUERY])
+    given.admit(welcome.source, lateness=0, prefix=prefix)
+    given.push(Batch.from_records(welcome.source, 1, [(5, None, 1.0, None), (15, None, 1.0, None)]))
+    machine.step("c", Delivery(joined(machine), "1", 0, given.flush()), 0)
+    machine.commit()
+    assert machine.engine.watermark == 15
+    # Another manifest: what was final stays so, and the log is read as it was written.
+    again = begun(disk, 3)
+    assert (again.engine.watermark, again.engine.started) == (15, True)
+
+
+def test_a_manifest_that_expects_more_holds_from_the_next_start_on() -> None:
+    disk = Disk()
+    for expected, started in ((1, True), (2, False), (1, True)):
+        machine = begun(disk, expected)
+        if not machine.engine.sources:
+            hello(machine, "a", "a1", 0, 5, 0)
+        assert machine.engine.started == started

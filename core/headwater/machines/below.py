@@ -5,6 +5,7 @@ other nodes; either answers where it stands (protocol, rules 6, 7, 9, 10).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
 from headwater.machines.bounds import Settings
@@ -244,7 +245,8 @@ class Below:
     def _probed_by_source(self, sender: str, message: Probe, out: Outbox) -> None:
         """A source knows its position alone; it is the same in all lanes, or goes back to the lowest."""
         holding = self._holding
-        for name, head in message.heads.items():
+        # It asks of itself alone.
+        for name, head in islice(message.heads.items(), 1):
             if holding.is_gone(name):
                 out.add(sender, Resync(message.stream, message.id, 0, {name: None}))
             elif not self._ask_unknown(name, out) and holding.position(name) != head.position:

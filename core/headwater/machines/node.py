@@ -71,6 +71,8 @@ class NodeMachine:
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         """Take a message; gives what is to be sent."""
         out = Outbox()
+        if not self._may_say(sender, message):
+            return []
         if isinstance(message, Registered):
             if (message.node, message.token) == (self.name, self.token):
                 self._registered(message, now, out)
@@ -93,6 +95,15 @@ class NodeMachine:
         elif isinstance(message, Columns | Delivery | Probe | Ask):
             self._below.take(sender, message, now, out)
         return out.sends
+
+    def _may_say(self, sender: str, message: Message) -> bool:
+        """What only those above can know, nobody below may say."""
+        root, parent = self.settings.root, self._upwards.link.parent
+        if isinstance(message, Registered | Challenge | Fenced | Welcome):
+            return sender == root
+        if isinstance(message, Tell | Ack | Resync | Commit):
+            return sender == parent
+        return not isinstance(message, Stale) or sender in (root, parent)
 
     def flush(self, now: int) -> list[Send]:
         """Send what was gathered, as far as there is room on the way."""

@@ -125,6 +125,8 @@ class Openings:
         spool = self._spools[hello.spool]
         if spool.name != hello.name:
             return f"its spool is that of {spool.name!r}; give each source its own"
+        if hello.opening != spool.held.opening and self.is_known(hello):
+            return "its spool was opened again since; end this process"
         if not (present.idle or present.retired):
             return "another spool has its name; end this process, or that one"
         # A spool that was fenced returns behind what was counted of it.

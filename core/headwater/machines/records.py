@@ -72,10 +72,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """The root has begun a term, and has drawn a name for it."""
+    """The root has begun a term, and has drawn a name for it; from here on it expects so many sources."""
 
     term: int
     name: str
+    # 0: as many as before.
+    expected: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ from headwater.machines.messages import (
 from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
 from headwater.machines.positions import Positions
+from headwater.machines.recent import Recent
 from headwater.machines.records import (
+    Admitted,
     Assigned,
     Began,
     Changed,
@@ -54,6 +56,9 @@ from headwater.queries import Query, signature
 from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
+
+# How long a name has to wait for its next incarnation, in microseconds.
+ADMISSION = 1_000_000
 
 
 class LogDiffers(PermanentError):
@@ -88,6 +93,8 @@ class RootMachine:
         self.queries = tuple(queries)
         self._journal, self._draw, self._emit = journal, nonce, emit
         self._nonces = Nonces(nonce)
+        # When a name was admitted last.
+        self._admissions: Recent[str, int] = Recent(ADMISSION)
         self._began: int | None = None
         self._go_on(State(self.queries, settings.expected, settings.apart))
 
@@ -142,7 +149,7 @@ class RootMachine:
             if sender == message.node and 0 < message.generation == self.members.generation(sender):
                 self._commits.decide_behind(out, Left(message.node))
         elif isinstance(message, Hello):
-            self._hello(sender, message, out)
+            self._hello(sender, message, now, out)
         elif isinstance(message, Silent) and sender == message.child:
             self._silent(message, out)
         return out.sends
@@ -166,7 +173,7 @@ class RootMachine:
 
     def begin(self) -> None:
         """The log was replayed: begin a term. Nothing is taken before."""
-        self._commits.decide(Began(self._journal.term, self._draw()))
+        self._commits.decide(Began(self._journal.term, self._draw(), self.settings.expected))
 
     def replay(self, position: int, record: Record) -> None:
         """A record of the log, as it was written."""
@@ -270,6 +277,8 @@ class RootMachine:
         if sender != message.node:
             return
         if not self.members.holds(message):
+            if message.generation > self.members.generation(message.node):
+                raise self._state.behind(f"{sender} is of generation {message.generation}")
             if message.generation:
                 # It was registered, and another process has its name since.
                 out.add(sender, Stale(Stream(message.node, message.generation, 0)))
@@ -323,7 +332,7 @@ class RootMachine:
         if source.prefix == message.prefix:
             self._commits.decide(Idled(message.source))
 
-    def _hello(self, sender: str, message: Hello, out: Outbox) -> None:
+    def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
         if self.openings.is_news(message, self.engine.sources):
             nonce = self._nonces.of(message.name, message.opening)
@@ -335,6 +344,12 @@ class RootMachine:
         if isinstance(placed, str):
             out.add(sender, Fenced(message.name, message.opening, placed))
             return
+        if any(isinstance(body, Admitted) for body in placed):
+            last = self._admissions.get(message.name)
+            if last is not None and now - last < ADMISSION:
+                # A device could fill the log with them: it says hello again.
+                return
+            self._admissions.put(message.name, now, now)
         self._commits.decide(*placed)
         self._nonces.forget(message.name, message.opening)
         held = self.openings.held(message.name)

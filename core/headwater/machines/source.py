@@ -220,14 +220,15 @@ class SourceMachine:
     def _numbered(self, batch: Batch) -> Batch:
         """The spool's records as the source's."""
         assert self.source is not None
-        batch.source, batch.first = self.source, batch.first - self._offset
-        return batch
+        # A spool may hand out what it keeps.
+        return batch.numbered(self.source, batch.first - self._offset)
 
     def _welcomed(self, message: Welcome) -> None:
         self.fenced, self._patience = None, self.settings.repeat
         self.assigned = (message.child, message.address)
         self.spool.confirm(message.opening)
-        if message.source != self.source:
+        # The same name behind another number: it is another root, which has lost its log.
+        if (message.source, message.offset) != (self.source, self._offset):
             self.source, self._offset = message.source, message.offset
             self._acknowledged, self._committed = max(self.spool.base - message.offset, 0), 0
             self._under_way, self._probe = [], None

@@ -93,12 +93,19 @@ class State:
             self._changed(body.change)
         elif isinstance(body, Began):
             self.terms.began(body, position)
+            self._expect(body.expected)
         else:
             self.members.apply(body)
         self.position = position
         blocks = [block for lane in self.lanes.values() for block in lane.engine.take().blocks]
         self._end_lanes()
         return Results(blocks)
+
+    def _expect(self, expected: int) -> None:
+        if expected not in (0, self._expected):
+            self._expected = expected
+            for lane in self.lanes.values():
+                lane.engine.expect(expected)
 
     def _merged(self, body: Merged) -> None:
         lane = self.lanes[body.lane]

@@ -5,13 +5,15 @@ It is kept in its order, up to a bound and for some time; what is beyond that is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from headwater.machines.messages import Columns, Delivery
-from headwater.machines.sizes import of_columns
+from headwater.machines.sizes import of_columns, of_partial
 
-DELIVERIES = 64
+# How many batches wait at most, and how many messages with columns of one sender.
+DELIVERIES, OF_ONE = 64, 16
 
 
 class _Columns(NamedTuple):
@@ -24,14 +26,17 @@ class _Delivery(NamedTuple):
     sender: str
     message: Delivery
     came: int
+    bytes: int
 
 
 class Waiting:
     """Columns by their source, and batches."""
 
     def __init__(self, bound: int, memory: int) -> None:
-        """`bound` in bytes of columns; nothing waits for longer than `memory` microseconds."""
+        """`bound` in bytes, of columns and of batches; nothing waits longer than `memory` microseconds."""
         self._bound, self._bytes, self._memory = bound, 0, memory
+        self._batch_bytes = 0
+        self._of: Counter[str] = Counter()
         self._columns: dict[str, dict[str, _Columns]] = {}
         self._deliveries: dict[str, _Delivery] = {}
 
@@ -41,17 +46,28 @@ class Waiting:
     def add(self, sender: str, message: Columns | Delivery, now: int) -> None:
         """Keep a message, once however often it comes."""
         if isinstance(message, Delivery):
-            before = self._deliveries.get(message.id)
-            if before is not None or len(self._deliveries) < DELIVERIES:
-                # It may come again on another stream, on which it is to be answered.
-                came = now if before is None else before.came
-                self._deliveries[message.id] = _Delivery(sender, message, came)
+            self._add_delivery(sender, message, now)
             return
         held = self._columns.get(message.batch.source, {})
         taken = of_columns(message.batch)
-        if message.id not in held and self._bytes + taken <= self._bound:
+        fits = self._bytes + taken <= self._bound and self._of[sender] < OF_ONE
+        if message.id not in held and fits:
             self._columns.setdefault(message.batch.source, held)[message.id] = _Columns(sender, message, now)
             self._bytes += taken
+            self._of[sender] += 1
+
+    def _add_delivery(self, sender: str, message: Delivery, now: int) -> None:
+        before = self._deliveries.get(message.id)
+        if before is not None:
+            # It may come again on another stream, on which it is to be answered.
+            self._deliveries[message.id] = _Delivery(sender, message, before.came, before.bytes)
+            return
+        taken = of_partial(message.partial)
+        # One alone waits however large it is.
+        fits = not self._deliveries or self._batch_bytes + taken <= self._bound
+        if fits and len(self._deliveries) < DELIVERIES:
+            self._deliveries[message.id] = _Delivery(sender, message, now, taken)
+            self._batch_bytes += taken
 
     def take(self, is_known: Callable[[int, str], bool]) -> list[tuple[str, Columns | Delivery]]:
         """What is of sources that are known by now (by lane; -1: in all lanes), in order.
@@ -63,14 +79,18 @@ class Waiting:
             taken += [(held.sender, held.message) for held in self._drop(source)]
         for id, held in list(self._deliveries.items()):
             if all(is_known(held.message.lane, name) for name in held.message.partial.vector):
-                del self._deliveries[id]
+                self._drop_delivery(id)
                 taken.append((held.sender, held.message))
         return taken
 
     def _drop(self, source: str) -> list[_Columns]:
         held = list(self._columns.pop(source).values())
         self._bytes -= sum(of_columns(each.message.batch) for each in held)
+        self._of -= Counter(each.sender for each in held)
         return held
+
+    def _drop_delivery(self, id: str) -> None:
+        self._batch_bytes -= self._deliveries.pop(id).bytes
 
     def forget(self, now: int) -> None:
         """Drop what has waited for too long: nobody may ever know its source, and others need the room."""
@@ -79,7 +99,7 @@ class Waiting:
                 self._drop(source)
         for id, each in list(self._deliveries.items()):
             if now - each.came > self._memory:
-                del self._deliveries[id]
+                self._drop_delivery(id)
 
     def __bool__(self) -> bool:
         return bool(self._columns or self._deliveries)

@@ -44,12 +44,14 @@ class LogRecord(_message.Message):
     def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Began(_message.Message):
-    __slots__ = ("term", "name")
+    __slots__ = ("term", "name", "expected")
     TERM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     term: int
     name: str
-    def __init__(self, term: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+    expected: int
+    def __init__(self, term: _Optional[int] = ..., name: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
 
 class Joined(_message.Message):
     __slots__ = ("node", "token", "generation", "child", "address")
