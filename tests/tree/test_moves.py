@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwater.machines.records import Assigned, Began
+from headwater.machines.records import Admitted, Assigned, Began
 from headwater.machines.source import Settings
 from headwater.topology import topology_of
 from headwater_cli.feeds import Kept, beat
@@ -248,6 +248,40 @@ def test_a_root_with_an_older_copy_of_its_log_halts(tmp_path: Path) -> None:
         # A term was begun, and that is all.
         assert found[:-1] == copied
         assert isinstance(stored.decode(found[-1], Codec()).body, Began)
+
+
+def test_a_root_whose_log_is_gone_halts_and_can_begin_anew_with_its_nodes(tmp_path: Path) -> None:
+    async def run(trees: Grove) -> None:
+        child = trees.node("c")
+        spool = trees.spool("s")
+        async with trees.client("s", spool, at(child)) as client:
+            trees.append("s", spool, 3_000)
+            await counted(client)
+            port, below = trees.top.port, child.port
+            assert await ended(trees.top, signal.SIGTERM) == 0
+            shutil.rmtree(tmp_path / "root")
+            trees.append("s", spool, 1_000)
+            trees.top = trees.root(port)
+            assert await ended(trees.top) == 4
+            (line,) = trees.top.said("halted")
+            assert "c is of generation 1, but the log here ends at record 1" in line["problem"]
+            # The node is not sent away for it: it waits for the root that it knows.
+            assert child.get("/healthz")[0] == 200
+            child.kill()
+            # On purpose: the source goes on, with what its spool still has.
+            shutil.rmtree(tmp_path / "root")
+            trees.top = trees.root(port)
+            trees.node("c", below)
+            await counted(client)
+            assert spool.counted == 4_000
+
+    with grove(tmp_path) as trees:
+        asyncio.run(run(trees))
+        assert trees.top.end(signal.SIGTERM) == 0
+    with Log.open(tmp_path / "root" / "inbox") as log:
+        bodies = [stored.decode(data, Codec()).body for _, data in log.read(0)]
+    (admitted,) = [body for body in bodies if isinstance(body, Admitted)]
+    assert admitted.offset == 3_000
 
 
 def test_a_child_that_drains_leaves_its_sources_to_others(tmp_path: Path) -> None:
