@@ -196,19 +196,23 @@ class SourceMachine:
     def _open(self, now: int) -> bool:
         fresh = self._link.open(self.child, now)
         if fresh:
-            # Another stream: what was sent on the one before is sent again on this; who is there is asked.
+            # Another stream: what was sent on the one before is sent again on this; who is there is asked, and
+            # told who this is: it may be another root.
+            self._greeted = ""
             self._under_way, self._probe, self._asked = [], None, now - self.settings.inquiry
         return fresh
 
     def _hello(self, out: Outbox, now: int) -> None:
         spool, settings = self.spool, self.settings
         self._said = now
+        # What was counted may still be there; a root that does not know of it is to begin behind it.
+        base = max(spool.base, self._offset + self._committed)
         hello = Hello(
             self.name,
             spool.id,
             spool.opening,
             spool.opened_at,
-            spool.base,
+            base,
             spool.head,
             settings.site,
             settings.lateness,
