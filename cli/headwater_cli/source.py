@@ -74,4 +74,7 @@ def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: cli
         told = {"name": given.name, "incarnation": given.incarnation, "seq": seq, "position": reply.position}
         click.echo(json.dumps(told))
         return
-    click.echo(f"{given.name}: record {seq:,} is passed over, by record {reply.position:,} of the log")
+    click.echo(
+        f"{given.name}: record {seq:,} is passed over when it comes, by record {reply.position:,} of the "
+        f"log; it is counted up to record {reply.counted_to:,}"
+    )

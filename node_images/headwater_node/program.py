@@ -9,6 +9,8 @@ import signal
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
+import numpy as np
+
 from headwater.durations import SECOND
 from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater_node.configuration import Configuration, read
@@ -27,6 +29,8 @@ DRAIN_SECONDS = 10.0
 
 def run(path: str | None, environment: Mapping[str, str], *, status: bool) -> int:
     """Run until a signal comes; gives the exit code, and raises if the configuration cannot be used."""
+    # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
+    np.seterr(over="ignore", invalid="ignore")
     return asyncio.run(_run(read(path, environment), status))
 
 

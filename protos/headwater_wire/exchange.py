@@ -293,9 +293,9 @@ class Exchange:
         while True:
             problem: Exception | None = None
             assembly = self._assemblies.assembly()
+            taken = asyncio.Event()
             try:
                 async with self._channel(address) as channel:
-                    taken = asyncio.Event()
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
                     async for message in link(self._saying(queue, queue.turn(), taken)):
                         wait = FIRST_WAIT
@@ -309,8 +309,9 @@ class Exchange:
                 problem = error
             finally:
                 assembly.close()
-                # gRPC leaves what it reads from waiting: that must not take what is for the next stream.
+                # gRPC leaves what it reads from waiting: that ends, and takes nothing of the next stream's.
                 queue.turn()
+                taken.set()
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 # A call that had failed answers a cancellation with its failure: nobody wants it again.

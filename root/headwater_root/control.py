@@ -345,7 +345,9 @@ class Control(control_pb2_grpc.ControlServicer):
             problem = Problem("seq", f"{request.seq} was read already", f"give one above {source.position}")
             raise Invalid(what, [problem])
         self._machine.skip(source.name, request.seq)
-        return pb.SkipReply(source=_named(source.name), position=self._machine.position)
+        return pb.SkipReply(
+            source=_named(source.name), position=self._machine.position, counted_to=source.position
+        )
 
     def _retire(self, request: pb.RetireRequest) -> pb.RetireReply:
         source = self._known(request.source, "the source cannot be retired")

@@ -12,6 +12,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headwater.errors import Invalid, Problem
 from headwater.machines.root import Settings
 from headwater.topology import Topology, topology_of
@@ -39,6 +41,8 @@ def run(
     tls: Mapping[str, str | None],
 ) -> int:
     """Run until a signal comes; gives the exit code, and raises if it cannot start or go on."""
+    # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
+    np.seterr(over="ignore", invalid="ignore")
     functions = Functions()
     topology = topology_of(_document(manifest), functions)
     credentials = Credentials.of(tls)

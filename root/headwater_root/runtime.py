@@ -250,13 +250,20 @@ class RootRuntime:
             try:
                 # At the bound nothing more is acknowledged until the sinks have caught up.
                 if not self.outbox.full:
-                    self.exchange.send(self.machine.tick(now()))
+                    self._tick()
                     self.shorten()
             # Whatever it is, a root whose heart has stopped must not seem alive.
             except Exception as error:
                 self.failed = error
             await asyncio.sleep(0.01)
         await self.exchange.ready(False)
+
+    def _tick(self) -> None:
+        engine, waited = self.machine.engine, not self.machine.engine.started
+        self.exchange.send(self.machine.tick(now()))
+        if waited and engine.started:
+            told = {"sources": len(engine.sources), "expected": self.machine.settings.expected}
+            log.warning("started without all sources that are expected", extra=told)
 
     def figures(self) -> dict[str, int | None]:
         """What an operator asks first."""

@@ -437,3 +437,17 @@ def test_a_manifest_that_expects_more_holds_from_the_next_start_on() -> None:
         if not machine.engine.sources:
             hello(machine, "a", "a1", 0, 5, 0)
         assert machine.engine.started == started
+
+
+def test_the_start_timeout_counts_from_the_first_source_on() -> None:
+    machine = begun(expected=2)
+    late = machine.settings.start_timeout
+    # A root that stands there for long has waited for nobody.
+    machine.tick(0)
+    machine.tick(10 * late)
+    hello(machine, "a", "a1", 0, 5, 10 * late)
+    machine.tick(10 * late)
+    machine.tick(11 * late - 1)
+    assert not machine.engine.started
+    machine.tick(11 * late)
+    assert machine.engine.started

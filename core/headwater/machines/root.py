@@ -95,7 +95,8 @@ class RootMachine:
         self._nonces = Nonces(nonce)
         # When a name was admitted last.
         self._admissions: Recent[str, int] = Recent(ADMISSION)
-        self._began: int | None = None
+        # Since when the first sources wait for the others.
+        self._waits_since: int | None = None
         self._go_on(State(self.queries, settings.expected, settings.apart))
 
     def _go_on(self, state: State) -> None:
@@ -158,10 +159,11 @@ class RootMachine:
         """Commit what waits; start without those who have not come in time."""
         out = Outbox()
         self._commits.commit(out)
-        if self._began is None:
-            self._began = now
-        late = now - self._began >= self.settings.start_timeout
-        if late and not self.engine.started and self.engine.sources:
+        if self.engine.started or not self.engine.sources:
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = now
+        elif now - self._waits_since >= self.settings.start_timeout:
             self._commits.decide(Started())
         return out.sends
 

@@ -196,8 +196,8 @@ class SourceMachine:
     def _open(self, now: int) -> bool:
         fresh = self._link.open(self.child, now)
         if fresh:
-            # Another stream: what was sent on the one before is sent again on this; who is there is asked, and
-            # told who this is: it may be another root.
+            # Another stream: what was sent on the one before is sent again on this; who is there is asked,
+            # and told who this is: it may be another root.
             self._greeted = ""
             self._under_way, self._probe, self._asked = [], None, now - self.settings.inquiry
         return fresh

@@ -275,12 +275,14 @@ class SkipRequest(_message.Message):
     def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., seq: _Optional[int] = ...) -> None: ...
 
 class SkipReply(_message.Message):
-    __slots__ = ("source", "position")
+    __slots__ = ("source", "position", "counted_to")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
     source: _tree_pb2.Named
     position: int
-    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
+    counted_to: int
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., position: _Optional[int] = ..., counted_to: _Optional[int] = ...) -> None: ...
 
 class RetireRequest(_message.Message):
     __slots__ = ("source",)
