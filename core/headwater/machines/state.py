@@ -147,14 +147,7 @@ class State:
         # All of them at first: the watermark is that of all from the beginning.
         expected = max(len(main.sources), 1) if main.started else self._expected
         engine = Root(self.queries, expected=expected, serves=self._numbering.serves(number))
-        for name, source in main.sources.items():
-            prefix = Prefix(source.position, source.largest, {}, source.skips, source.opening)
-            engine.admit(name, lateness=source.lateness, site=source.site, prefix=prefix)
-        for name, source in main.sources.items():
-            if source.retired:
-                engine.retire(name)
-            elif source.idle:
-                engine.idle(name)
+        engine.stand_beside(main)
         for change in changes:
             engine.apply(change)
         return RootLane(engine)
