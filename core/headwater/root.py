@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,7 @@ from headwater.groups.sliced import SlicedGroup, SlicedPart
 from headwater.merging.closed import Closed, joined
 from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
-from headwater.node import Change, Group, Node, Source, every
+from headwater.node import Change, Group, Node, Serves, Source, every
 from headwater.partials import Partial
 from headwater.prefix import KeyedMarks, MarkState, Prefix, judge
 from headwater.queries import Query, same_functions, validate
@@ -89,7 +89,7 @@ class Root(Node):
         *,
         expected: int = 1,
         horizon: Duration | None = None,
-        serves: Callable[[Query], bool] = every,
+        serves: Serves = every,
     ) -> None:
         """`expected` sources must be admitted before anything is final; nothing is read that lies more
         than `horizon` ahead of the watermark."""

@@ -8,14 +8,17 @@ from dataclasses import replace
 import pytest
 
 from headwater.events import Batch
+from headwater.machines import lane as nodelane
+from headwater.machines.lane import Lane
 from headwater.machines.lanes import Lanes
 from headwater.machines.messages import Ack, Barrier, Delivery, Hello, Message, Resync, Welcome
 from headwater.machines.records import Admitted, Body, Changed, Idled, Merged, Resumed, Retired
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.state import State
-from headwater.node import Node
+from headwater.node import Change, Node
 from headwater.partials import Partial
 from headwater.queries import Query
+from headwater.results import Result
 from headwater.root import Root
 from headwater.sources import SourceId
 from headwater.windows import Tumbling
@@ -29,7 +32,11 @@ A, B = str(SourceId("a", 1)), str(SourceId("b", 1))
 
 def read(engines: Mapping[int, Root], lane: int, source: str, *times: int) -> Partial:
     """What a node makes of the next records of a source."""
-    node = Node([TIMED, COUNTED], serves=Lanes([TIMED, COUNTED], apart).serves(lane))
+    numbering = Lanes([TIMED, COUNTED], apart)
+    node = Node([TIMED, COUNTED], serves=numbering.serves(lane))
+    for change in engines[lane].changes:
+        numbering.apply(change)
+        node.apply(change)
     known = engines[lane].sources[source]
     node.admit(source, lateness=0, prefix=known.prefix)
     node.push(Batch.from_records(source, known.position + 1, [(ts, None, 1.0, None) for ts in times]))
@@ -41,10 +48,11 @@ class Decided:
 
     def __init__(self, *queries: Query, expected: int = 1) -> None:
         self.state = State(queries, expected, apart)
+        self.results: list[Result] = []
 
     def log(self, *bodies: Body) -> None:
         for body in bodies:
-            self.state.apply(self.state.position + 1, body)
+            self.results += self.state.apply(self.state.position + 1, body)
 
     def admit(self, *names: str) -> None:
         self.log(*(Admitted(name, "", 0, f"spool-{name}", "o", 0) for name in names))
@@ -78,6 +86,36 @@ def test_a_lane_that_comes_later_has_the_watermark_of_the_first() -> None:
     assert (main.sources[A].largest, later.sources[A].largest) == (100, 100)
     decided.log(Resumed(B))
     assert (main.watermark, later.watermark) == (100, 100)
+
+
+def test_a_query_that_is_added_again_is_computed_in_its_new_lane_alone() -> None:
+    decided = Decided(TIMED, COUNTED, expected=2)
+    decided.admit(A, B)
+    for lane in (0, 1):
+        decided.merge(A, 100, lane=lane)
+        decided.merge(B, 10, lane=lane)
+    decided.log(Changed(decided.state.engine.proposed_removal("n")))
+    decided.log(Changed(decided.state.engine.proposed(COUNTED)))
+    # Of the first one events are still to come: they are no business of the second.
+    for lane in (0, 1, 2):
+        decided.merge(B, 20, 30, 150, 152, lane=lane)
+        decided.merge(A, 140, 160, lane=lane)
+    found = [(r.incarnation, r.start, r.values["sum"]) for r in decided.results if r.query == "n"]
+    assert found == [(1, 0, 2.0), (1, 2, 2.0), (2, 0, 2.0)]
+
+
+def test_an_engine_that_is_made_anew_computes_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodelane, "LEFT", -1)
+    numbering = Lanes([TIMED, COUNTED], apart)
+    lanes = [Lane(n, [TIMED, COUNTED], numbering.serves(n), lambda: "id", 2**20) for n in (0, 1)]
+    change = Change("remove", COUNTED, 100, 1)
+    numbering.apply(change)
+    for lane in lanes:
+        lane.take_changes([change])
+        before = lane.engine
+        lane.make()
+        assert lane.engine is not before
+        assert lane.engine.groups().keys() == before.groups().keys() == {0}
 
 
 def retired_ahead() -> Decided:
