@@ -82,7 +82,11 @@ class Change:
     at_once: bool = False
 
 
-def every(query: Query) -> bool:
+# Whether a query is computed at a node, by what it is and the how-manieth of its id.
+Serves = Callable[[Query, int], bool]
+
+
+def every(query: Query, incarnation: int) -> bool:
     """A node by itself computes all that is asked."""
     return True
 
@@ -92,7 +96,7 @@ class Node:
 
     _root = False
 
-    def __init__(self, queries: Iterable[Query], *, serves: Callable[[Query], bool] = every) -> None:
+    def __init__(self, queries: Iterable[Query], *, serves: Serves = every) -> None:
         """`serves` says which queries are computed here; versions count the others too."""
         self.order = SourceOrder()
         self._serves = serves
@@ -155,7 +159,7 @@ class Node:
         fresh: dict[int, list[Active]] = {}
         for query, begin in added:
             self._times[query.id] = self._times.get(query.id, 0) + 1
-            if not self._serves(query):
+            if not self._serves(query, self._times[query.id]):
                 self._elsewhere[query.id] = query
                 continue
             active = Active(len(self.queries), query, begin)

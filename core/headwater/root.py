@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,9 +27,9 @@ from headwater.groups.sliced import SlicedGroup, SlicedPart
 from headwater.merging.closed import Closed, joined
 from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
-from headwater.node import Change, Group, Node, Source, every
+from headwater.node import Change, Group, Node, Serves, Source, every
 from headwater.partials import Partial
-from headwater.prefix import KeyedMarks, MarkState, judge
+from headwater.prefix import KeyedMarks, MarkState, Prefix, judge
 from headwater.queries import Query, same_functions, validate
 from headwater.results import Block, Results, lowered
 from headwater.rows import TS_MAX, TS_MIN, Array, Rows
@@ -89,7 +89,7 @@ class Root(Node):
         *,
         expected: int = 1,
         horizon: Duration | None = None,
-        serves: Callable[[Query], bool] = every,
+        serves: Serves = every,
     ) -> None:
         """`expected` sources must be admitted before anything is final; nothing is read that lies more
         than `horizon` ahead of the watermark."""
@@ -119,12 +119,32 @@ class Root(Node):
             self._raise_ordinals(source)
             self._decide("admit", source, floor=floor, ordinals=True)
         else:
-            self._decide("admit", source)
+            # A lane that comes to its watermark later still begins where another one has raised it.
+            self._decide("admit", source, floor=source.largest if source.largest > TS_MIN else None)
         self._lowest = TS_MAX
         self._present.append(source)
         self._alone = len(self._by_code) == 1
         # What the root has raised is where the source begins, for whoever sends its records.
         source.since = source.prefix
+
+    def stand_beside(self, main: Root) -> None:
+        """Begin where the root of another lane stands: with its sources, those among them that it has given
+        up, and its watermark. Only before anything else.
+
+        They were given up one after the other, at watermarks that were lower: that of now follows from the
+        order in which it happened, and not from who is left.
+        """
+        for name, source in main.sources.items():
+            prefix = Prefix(source.position, source.largest, {}, source.skips, source.opening)
+            self.admit(name, lateness=source.lateness, site=source.site, prefix=prefix)
+            mine = self.sources[name]
+            for seq in sorted(mine.skips):
+                self._decide("skip", mine, skip=seq)
+            if source.idle or source.retired:
+                mine.idle, mine.retired = source.idle, source.retired
+                self._decide("retire" if mine.retired else "idle", mine, closes=True)
+        self._present = [source for source in self._by_code if not source.retired]
+        self.watermark = main.watermark
 
     def _decide(
         self,

@@ -351,7 +351,7 @@ class Control(control_pb2_grpc.ControlServicer):
 
     def _retire(self, request: pb.RetireRequest) -> pb.RetireReply:
         source = self._known(request.source, "the source cannot be retired")
-        if not source.retired:
+        if not source.retired or self._machine.finishes(source.name):
             self._machine.retire(source.name)
         return pb.RetireReply(source=_named(source.name), counted_to=source.position)
 

@@ -30,3 +30,10 @@ def test_lanes_stand_where_they_stand(seed: int) -> None:
     world = World(seed, QUERIES, faults=0 if seed < 5 else 12, lanes=True, snapshots=seed % 2 == 1)
     world.run()
     world.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sources_that_are_retired_are_counted_up_to_there(seed: int) -> None:
+    world = World(seed, QUERIES, lanes=seed % 4 > 0, snapshots=seed % 2 == 1, retires=5)
+    world.run()
+    world.check()

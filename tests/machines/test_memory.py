@@ -18,7 +18,7 @@ from headwater.machines.recent import Recent
 from headwater.machines.records import Admitted, Assigned, Opened
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.source import SourceMachine
-from headwater.node import Change
+from headwater.node import Change, every
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.root import Root
@@ -137,7 +137,7 @@ def test_an_engine_that_takes_the_place_of_another_goes_on_where_it_stood(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lane, "LEFT", 2)
-    held = lane.Lane(0, [Query("q", Tumbling(10))], lambda query: True, lambda: "id", 2**20)
+    held = lane.Lane(0, [Query("q", Tumbling(10))], every, lambda: "id", 2**20)
     held.take_changes([Change("add", Query("r", Tumbling(10)), 0, 1)])
     held.read_until(50)
     held.told({"s": Standing(Prefix(opening="o"), 3, "hall")})

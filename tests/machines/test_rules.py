@@ -37,7 +37,7 @@ from headwater.machines.node import NodeMachine, Settings
 from headwater.machines.sizes import of_columns, of_partial
 from headwater.machines.terms import BehindTheTree
 from headwater.machines.waiting import OF_ONE, Waiting
-from headwater.node import Change, Node
+from headwater.node import Change, Node, every
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MIN
@@ -141,7 +141,7 @@ def test_questions_that_nobody_answers_do_not_keep_others_out(monkeypatch: pytes
 
 
 def test_a_source_that_was_given_up_holds_no_batch_back() -> None:
-    lane = Lane(0, [QUERY], lambda query: True, lambda: "id", 2**20)
+    lane = Lane(0, [QUERY], every, lambda: "id", 2**20)
     lane.told({"s": START, "idle": START})
     lane.read(Read(Batch.from_records("idle", 1, [(1, None, 1.0, None)]), "o"))
     lane.read(Read(Batch.from_records("s", 1, [(25, None, 1.0, None)]), "o"))

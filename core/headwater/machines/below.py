@@ -128,7 +128,7 @@ class Below:
 
     def _read(self, columns: Read, now: int, out: Outbox) -> bool:
         """Read columns, in portions that fit into batches; False if there is no room for the rest."""
-        name, lanes = columns.source, list(self._holding.lanes.values())
+        name, lanes = columns.source, self._holding.reading(columns.source)
         portion = min(lane.portion for lane in lanes)
         while (begin := self._holding.position(name)) < columns.high:
             end = min(begin + portion, columns.high)

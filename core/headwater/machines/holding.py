@@ -92,11 +92,16 @@ class Holding:
         return all(each.knows(name) for each in self.lanes.values())
 
     def is_gone(self, name: str) -> bool:
-        return any(name in lane.gone for lane in self.lanes.values())
+        """Whether no lane reads a source any more: one that is behind still comes to where it was retired."""
+        return all(name in lane.gone for lane in self.lanes.values())
+
+    def reading(self, name: str) -> list[Lane]:
+        """The lanes that read a source."""
+        return [lane for lane in self.lanes.values() if name in lane.engine.sources]
 
     def lowest(self, name: str) -> Lane:
         """The lane that is furthest behind with a source."""
-        return min(self.lanes.values(), key=lambda lane: lane.engine.sources[name].position)
+        return min(self.reading(name), key=lambda lane: lane.engine.sources[name].position)
 
     def position(self, name: str) -> int:
         """Up to where all lanes have read a source."""

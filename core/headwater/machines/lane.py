@@ -11,7 +11,7 @@ from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.machines import sizes
 from headwater.machines.messages import Barrier, Standing, Standings
-from headwater.node import Change, Node, Source
+from headwater.node import Change, Node, Serves, Source
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
@@ -73,7 +73,7 @@ class Lane:
         self,
         number: int,
         queries: Iterable[Query],
-        serves: Callable[[Query], bool],
+        serves: Serves,
         issue: Callable[[], str],
         bound: int,
     ) -> None:

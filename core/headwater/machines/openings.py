@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
@@ -49,6 +49,11 @@ class _Spool:
         return True
 
 
+def _no_lane(source: str) -> bool:
+    """None is behind."""
+    return False
+
+
 class Openings:
     """Changed by records of the log alone. A name that ever was takes what its spool does, and each opening
     of that eight bytes."""
@@ -75,11 +80,13 @@ class Openings:
     def held(self, name: str) -> Opening | None:
         return self._names.get(name)
 
-    def is_news(self, hello: Hello, sources: Mapping[str, Source]) -> bool:
+    def is_news(
+        self, hello: Hello, sources: Mapping[str, Source], finishes: Callable[[str], bool] = _no_lane
+    ) -> bool:
         """Whether something would be logged: that of one who is retired, say, whose last hello comes late."""
         if not self.is_known(hello):
             return True
-        placed = self.place(hello, sources)
+        placed = self.place(hello, sources, finishes)
         return not isinstance(placed, str) and bool(placed)
 
     def is_known(self, hello: Hello) -> bool:
@@ -87,9 +94,10 @@ class Openings:
         return hello.spool in self._spools and self._spools[hello.spool].has(hello.opening)
 
     def place(
-        self, hello: Hello, sources: Mapping[str, Source]
+        self, hello: Hello, sources: Mapping[str, Source], finishes: Callable[[str], bool] = _no_lane
     ) -> tuple[Admitted | Opened | Retired, ...] | str:
-        """What has to be logged so that the source can send, or why it may not."""
+        """What has to be logged so that the source can send, or why it may not. One that is retired and
+        `finishes` sends for the lanes that are behind, and comes as another one when that is done."""
         held = self._names.get(hello.name)
         if held is None:
             if hello.spool in self._spools:
@@ -102,7 +110,7 @@ class Openings:
             return self._other_spool(hello, held, present, sources)
         if hello.opening != held.opening and self.is_known(hello):
             return "its spool was opened again since; end this process"
-        if present.retired:
+        if present.retired and not finishes(present.name):
             same = hello.opening == held.opening
             return self._succession(hello, held, present, reached if same else min(reached, hello.opened_at))
         if hello.opening == held.opening:

@@ -68,8 +68,7 @@ class Positions:
             ]
             if idle:
                 self._commits.decide_behind(out, *(Resumed(n) for n in idle))
-        elif any(s.high.position > self._state.lanes[0].prefix(n).position for n, s in vector.items()):
-            # No lane goes beyond lane 0: it is said again when that has come.
+        elif any(self._is_early(name, span.high.position) for name, span in vector.items()):
             return
         if not _fits(lane, partial):
             out.add(sender, self._resync(message, lane, list(vector), partial.version))
@@ -108,6 +107,11 @@ class Positions:
                 name: self._standing(lane, name) for name in message.sources if name in lane.engine.sources
             }
             out.add(sender, Tell(message.stream, message.lane, known, self._state.changes(message.version)))
+
+    def _is_early(self, name: str, number: int) -> bool:
+        """No lane goes beyond lane 0: it is said again when that has come, if it ever will."""
+        main = self._state.lanes[0]
+        return number > main.prefix(name).position and not main.is_gone(name)
 
     def _opening(self, name: str) -> str:
         """What the log says last; a lane may take it later."""

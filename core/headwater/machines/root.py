@@ -222,6 +222,10 @@ class RootMachine:
         # Before it is logged: what cannot be applied would stop every replay.
         self._commits.decide(Skipped(source, self.engine.check_skip(source, seq)))
 
+    def finishes(self, source: str) -> bool:
+        """Whether a source that was retired is still waited for in some lane; retire it again to give up."""
+        return self._state.finishes(source)
+
     def retire(self, source: str) -> None:
         self._commits.commit(Outbox())
         self.engine.check_known(source)
@@ -336,13 +340,13 @@ class RootMachine:
 
     def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
-        if self.openings.is_news(message, self.engine.sources):
+        if self.openings.is_news(message, self.engine.sources, self._state.finishes):
             nonce = self._nonces.of(message.name, message.opening)
             if message.echo != nonce:
                 # Logged only once a living process has echoed it: a hello may be old.
                 out.add(sender, Challenge(message.name, message.opening, nonce))
                 return
-        placed = self.openings.place(message, self.engine.sources)
+        placed = self.openings.place(message, self.engine.sources, self._state.finishes)
         if isinstance(placed, str):
             out.add(sender, Fenced(message.name, message.opening, placed))
             return

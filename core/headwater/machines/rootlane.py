@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headwater.machines.messages import Barrier, Standing
-from headwater.machines.records import Idled, Opened, Resumed, Skipped
+from headwater.machines.records import Idled, Opened, Resumed, Retired, Skipped
 from headwater.prefix import Prefix
 from headwater.root import Root
 
@@ -15,7 +15,7 @@ class Later:
     """A decision of lane 0 at a number that another lane has not come to."""
 
     number: int
-    body: Opened | Idled | Resumed | Skipped
+    body: Opened | Idled | Resumed | Skipped | Retired
     floor: int | None
 
 
@@ -43,13 +43,15 @@ class RootLane:
                 self.engine.idle(source)
             elif isinstance(decided.body, Resumed):
                 self.engine.resume(source, floor=decided.floor)
+            elif isinstance(decided.body, Retired):
+                self.engine.retire(source)
             else:
                 self.engine.skip(source, decided.body.seq)
         if not waiting:
             self.later.pop(source, None)
 
-    def retire(self, source: str) -> None:
-        """At its own number: what this lane has not heard of by then, it never will."""
+    def give_up(self, source: str) -> None:
+        """Retire it at its own number: what this lane has not heard of by then, it never will."""
         self.later.pop(source, None)
         self.engine.retire(source)
 

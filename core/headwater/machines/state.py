@@ -120,17 +120,39 @@ class State:
             lane.engine.admit(body.source, lateness=body.lateness, site=body.site, prefix=prefix)
             # Where it begins is decided by lane 0, whose watermark is the highest.
             prefix = Prefix(largest=self.engine.sources[body.source].largest, opening=body.opening)
+        source = SourceId.of(body.source)
+        before = str(SourceId(source.name, source.incarnation - 1))
+        if self.finishes(before):
+            self._give_up(before)
 
     def _retired(self, body: Retired) -> None:
-        for lane in self.lanes.values():
-            lane.retire(body.source)
+        """Who is present goes like everybody who changes, at a number: what lane 0 has counted is still sent
+        for the others. Behind another incarnation nobody sends it, and who is retired twice is given up."""
         source = SourceId.of(body.source)
         held = self.openings.held(source.name)
+        present = held is not None and held.incarnation == source.incarnation
+        if present and not self.engine.sources[body.source].retired:
+            self._prefix_changed(body)
+        else:
+            self._give_up(body.source)
         # Another incarnation is read where this one was.
-        if held is not None and held.incarnation == source.incarnation:
+        if present:
             self.members.release(source.name)
 
-    def _prefix_changed(self, body: Opened | Idled | Resumed | Skipped) -> None:
+    def _give_up(self, name: str) -> None:
+        for lane in self.lanes.values():
+            lane.give_up(name)
+
+    def finishes(self, name: str) -> bool:
+        """Whether a source is retired, and a lane has not come to the number where it was."""
+        source = self.engine.sources.get(name)
+        return (
+            source is not None
+            and source.retired
+            and not all(lane.is_gone(name) for lane in self.lanes.values())
+        )
+
+    def _prefix_changed(self, body: Opened | Idled | Resumed | Skipped | Retired) -> None:
         """What changes a prefix does so at the number where lane 0 stands, in every lane (rule 14)."""
         if isinstance(body, Opened):
             self.openings.opened(body)
@@ -154,14 +176,7 @@ class State:
         # All of them at first: the watermark is that of all from the beginning.
         expected = max(len(main.sources), 1) if main.started else self._expected
         engine = Root(self.queries, expected=expected, serves=self._numbering.serves(number))
-        for name, source in main.sources.items():
-            prefix = Prefix(source.position, source.largest, {}, source.skips, source.opening)
-            engine.admit(name, lateness=source.lateness, site=source.site, prefix=prefix)
-        for name, source in main.sources.items():
-            if source.retired:
-                engine.retire(name)
-            elif source.idle:
-                engine.idle(name)
+        engine.stand_beside(main)
         for change in changes:
             engine.apply(change)
         return RootLane(engine)
