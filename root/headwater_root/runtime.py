@@ -268,6 +268,7 @@ class RootRuntime:
             "sources": len(accounts),
             "accepted": sum(account.accepted for account in accounts),
             "counted": sum(account.counted for account in accounts),
+            "heartbeats": sum(account.heartbeats for account in accounts),
             "late": sum(account.late for account in accounts),
             "rejected": sum(account.rejected for account in accounts),
             "windows": self.windows,
