@@ -214,7 +214,7 @@ class Source:
                 )
                 return
             except SpoolFull:
-                # Whoever reads waits, until the root has counted more; nobody will make room if sending failed.
+                # Whoever reads waits, until the root has counted more; it never will if sending has failed.
                 self._raise_if_failed()
                 await asyncio.sleep(_PAUSE)
 

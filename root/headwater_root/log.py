@@ -37,8 +37,8 @@ from headwater_root import files, segments
 from headwater_root.files import Damaged
 from headwater_root.segments import FORMAT, LogDamaged, Segment
 
-# Appended bytes go to the operating system from here on, so that a group does not lie in memory twice: with the
-# next append, since a record that could not be applied is the last one and must not come back.
+# Appended bytes go to the operating system from here on, so that a group does not lie in memory twice: with
+# the next append, since a record that could not be applied is the last one and must not come back.
 SPILL = 4 * 2**20
 
 _PROOF = struct.Struct("<QI")
