@@ -220,6 +220,8 @@ class RootRuntime:
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
             self._told(each.message)
+        for refused, problem in self.machine.refusals.news():
+            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
         return sends
 
     def _commit(self) -> None:
