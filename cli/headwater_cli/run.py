@@ -74,6 +74,8 @@ class Run:
             self.feeds = [Generated(sensor, self.seconds) for sensor in found]
         self.clients: list[SourceClient] = []
         self.records: dict[str, int] = {}
+        # How many of these are the heartbeats with which sources end.
+        self._beats = 0
         self.summary = Summary(topology.name, len(self.feeds))
         # The layers of nodes, from the children up.
         self._tree: list[Nodes] = []
@@ -197,6 +199,8 @@ class Run:
             # A second of events a second: what a sensor does.
             await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
             await self._give(feed, source, part)
+            # Events that are generated have values: what has none is the heartbeat behind them.
+            self._beats += part.bare is not None
         await source.flush()
 
     async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
@@ -218,6 +222,7 @@ class Run:
         for name, source in opened.items():
             feed, last = piped.feeds[name], beat(latest + AFTER)
             await self._give(feed, source, last)
+            self._beats += 1
             piped.sent(feed, last)
         for source in opened.values():
             await source.flush()
@@ -319,10 +324,11 @@ class Run:
 
     def _sum_up(self, ended: dict[str, int | None]) -> None:
         root, summary = self.root, self.summary
-        # Each source ends with one heartbeat, which the root counts too.
-        beats = len(self.clients)
-        summary.sent = sum(self.records.values()) - beats
-        summary.counted, summary.late = root.figure("counted") - beats, root.figure("late")
+        # Each source ends with one heartbeat, which the root counts too: those that were sent before an
+        # interruption, and have come there.
+        summary.sent = sum(self.records.values()) - self._beats
+        summary.counted = root.figure("counted") - min(self._beats, root.figure("heartbeats"))
+        summary.late = root.figure("late")
         summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)

@@ -54,6 +54,13 @@ class InvalidSource(Invalid):
     """A source that is unknown, admitted twice, or declared wrongly."""
 
 
+class InvalidPartial(Invalid):
+    """A partial that no sound node makes: its columns do not fit each other, or the queries."""
+
+    def __init__(self, field: str, message: str, remedy: str) -> None:
+        super().__init__("the partial cannot be merged", [Problem(field, message, remedy)])
+
+
 class FunctionFailed(PermanentError):
     """A user-defined aggregate raised in the midst of a batch: the node that called it cannot go on.
 

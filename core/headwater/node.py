@@ -19,6 +19,7 @@ from headwater.errors import (
     DoesNotFit,
     FunctionFailed,
     Invalid,
+    InvalidPartial,
     InvalidSource,
     NotFlushed,
     OtherQueries,
@@ -31,6 +32,7 @@ from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup, MarkedPart
 from headwater.groups.members import Active
 from headwater.groups.sliced import SlicedGroup, SlicedPart
+from headwater.groups.soundness import Extent, check_ints
 from headwater.ledger import Account, added
 from headwater.merging.ordered import OrderedEvents
 from headwater.names import Names
@@ -38,7 +40,7 @@ from headwater.partials import Partial, Span
 from headwater.prefix import NO_SKIPS, SAMPLE_LIMIT, KeyedMarks, Prefix, Refused, clean, judge
 from headwater.queries import Query, Sharing, Where, signature, validate
 from headwater.rows import TS_MAX, TS_MIN, Array, Ints, Rows, SourceOrder
-from headwater.windows import NEVER
+from headwater.windows import NEVER, TS_LIMIT
 
 Group = SlicedGroup | CountedGroup | MarkedGroup
 
@@ -528,7 +530,7 @@ class Node:
         ]
         if unfit:
             raise DoesNotFit(unfit)
-        self._check_queries(partial)
+        self._check_merged(partial)
         if self._failed is not None:
             raise self._failed
         try:
@@ -546,8 +548,73 @@ class Node:
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
             mine.heartbeats += span.heartbeats
 
+    def check(self, partial: Partial) -> None:
+        """Raise if a partial whose positions fit cannot be merged all the same."""
+        self._check_queries(partial)
+        extent = self._extent(partial)
+        for group_id, part in partial.parts.items():
+            group = self._groups.get(group_id)
+            kind = self._sharing[group_id].kind if group_id in self._sharing else "no"
+            if kind != ("sliced" if isinstance(part, SlicedPart) else "marked"):
+                raise InvalidPartial("parts", f"have one of {kind} group", "send those of the queries")
+            # One whose queries have ended is not there any more, and nobody reads its part.
+            if isinstance(group, SlicedGroup) and isinstance(part, SlicedPart):
+                group.check(part, extent)
+            if isinstance(group, MarkedGroup) and isinstance(part, MarkedPart):
+                group.check(part, extent)
+        for rows in partial.events:
+            self._check_rows(rows, partial)
+
+    def _check_merged(self, partial: Partial) -> None:
+        self.check(partial)
+
+    def _extent(self, partial: Partial) -> Extent:
+        """What a partial is of; raises if it is of something that cannot be."""
+        vector = partial.vector
+        if len(partial.sources) != len(vector) or set(partial.sources.values()) != vector.keys():
+            said = f"are {len(partial.sources)} for a vector of {len(vector)}"
+            raise InvalidPartial("sources", said, "send each source of the vector once")
+        for name, span in vector.items():
+            if (problem := span.problem()) is not None:
+                raise InvalidPartial("vector", f"{problem}, of {name!r}", "send what was read")
+        high = max((span.high.largest for span in vector.values()), default=TS_MIN)
+        if partial.largest > high or (TS_MIN < partial.largest < -TS_LIMIT):
+            said = f"is {partial.largest}, but the sources have come to {high}"
+            raise InvalidPartial("largest", said, "send the largest time of an event")
+        return Extent(
+            np.array(list(partial.sources), np.int64),
+            sum(span.records for span in vector.values()),
+            min((self._since(name, span) for name, span in vector.items()), default=-TS_LIMIT),
+            partial.largest,
+        )
+
+    def _since(self, name: str, span: Span) -> int:
+        """Before this time no event of a span lies: it would have been late."""
+        return min(max(span.low.largest - self.sources[name].lateness, -TS_LIMIT), TS_LIMIT)
+
+    def _check_rows(self, rows: Rows, partial: Partial) -> None:
+        name = partial.sources.get(rows.source) if isinstance(rows.source, int) else None
+        if name is None:
+            raise InvalidPartial("events.source", "is not in the partial", "name each source of the partial")
+        span, size = partial.vector[name], len(rows.ts)
+        check_ints("events.ts", rows.ts, size, self._since(name, span), partial.largest)
+        if rows.value.dtype != np.float64 or rows.value.shape != (size,) or not np.isfinite(rows.value).all():
+            raise InvalidPartial("events.value", "is no finite number for each", f"send {size} numbers")
+        if rows.in_order and (rows.ts[1:] < rows.ts[:-1]).any():
+            raise InvalidPartial("events.ts", "falls in events that are in order", "say that they are not")
+        first, last = span.low.position + 1, span.high.position
+        if not isinstance(rows.seq, int):
+            check_ints("events.seq", rows.seq, size, first, last)
+        elif not first <= rows.seq <= last - size + 1:
+            said = f"is {rows.seq} for {size} events"
+            raise InvalidPartial("events.seq", said, f"send numbers from {first} to {last}")
+        if rows.codes is not None:
+            check_ints("events.key", rows.codes, size, 0, len(partial.keys) - 1)
+
     def _check_queries(self, partial: Partial) -> None:
         """Raise if it was made with other queries than hold here for its events."""
+        if partial.version < 0:
+            raise InvalidPartial("version", f"is {partial.version}", "send how many changes there were")
         if partial.version > self.version:
             raise StaleVersion(partial.version, self.version)
         if partial.signature != self._signatures[partial.version]:

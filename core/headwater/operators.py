@@ -115,6 +115,26 @@ class Operator:
         """States with the source codes of another node, as states with ours."""
         return columns
 
+    def problem(self, columns: Columns, count: Ints, sources: Array) -> str | None:
+        """What is wrong with the states of another node, if anything; `count` says how many events each of
+        them holds, `sources` which codes there are."""
+        if len(columns) != len(self.dtypes):
+            return f"has {len(columns)} columns instead of {len(self.dtypes)}"
+        for column, given in zip(columns, self.dtypes, strict=True):
+            dtype = np.dtype(given)
+            if column.dtype != dtype.base or column.shape != (len(count), *dtype.shape):
+                wanted = f"{dtype.base} of the shape {(len(count), *dtype.shape)}"
+                return f"has a column of {column.dtype} of the shape {column.shape} instead of {wanted}"
+        return self._strange(columns, count, sources)
+
+    def _strange(self, columns: Columns, count: Ints, sources: Array) -> str | None:
+        """What is wrong within columns of the right form."""
+        return None
+
+    def absent(self, columns: Columns) -> Array | None:
+        """Which states are those of nothing, where a function could not be lowered from one."""
+        return None
+
     def sealed(self, columns: Columns) -> Columns:
         """The states as they leave the node: nothing in them changes any more."""
         return columns
@@ -376,6 +396,11 @@ class _Ordered(Operator):
     def translated(self, columns: Columns, sources: Array) -> Columns:
         return columns[0], sources[columns[1]], columns[2], columns[3]
 
+    def _strange(self, columns: Columns, count: Ints, sources: Array) -> str | None:
+        # A state of nothing has the first code.
+        known = (columns[1] == 0) | np.isin(columns[1], sources)
+        return None if known.all() else "names a source that is not in the partial"
+
     def _ends(self, rows: Rows, starts: Ints) -> Ints:
         raise NotImplementedError
 
@@ -444,6 +469,22 @@ class Values(Operator):
 
     def whole(self, rows: Rows) -> State:
         return ((rows.value,),)
+
+    def _strange(self, columns: Columns, count: Ints, sources: Array) -> str | None:
+        for row, size in zip(columns[0], count.tolist(), strict=True):
+            if row is None:
+                continue
+            if not isinstance(row, tuple | list) or any(
+                not isinstance(piece, np.ndarray) or piece.dtype != np.float64 or piece.ndim != 1
+                for piece in row
+            ):
+                return "has a row that is no list of values"
+            if row and sum(map(len, row)) != size:
+                return f"has a row of {sum(map(len, row))} values for {size} events"
+        return None
+
+    def absent(self, columns: Columns) -> Array | None:
+        return np.array([not row for row in columns[0]], bool)
 
     def merge_row(self, columns: Columns, row: int, state: State) -> None:
         # A list belongs to its row alone and may grow; a tuple may be shared with another store.
@@ -541,6 +582,9 @@ class Custom(Operator):
         self._invert = None if invert is None else _reported(name, "invert", invert)
         self._joined = np.frompyfunc(self.joined, 2, 1)
 
+    def absent(self, columns: Columns) -> Array | None:
+        return np.array([state is NOTHING for state in columns[0]], bool)
+
     def joined(self, left: Any, right: Any) -> Any:
         """Two states as one. A user's combine never sees the state of nothing."""
         if left is NOTHING or right is NOTHING:
@@ -563,6 +607,9 @@ class Custom(Operator):
     def combine(self, left: Columns, right: Columns) -> Columns:
         joined: Array = np.asarray(self._joined(left[0], right[0]), object)
         return (joined,)
+
+
+COUNTERS: tuple[type[Count] | type[SumCount], ...] = (Count, SumCount)
 
 
 def counts(operators: Sequence[Operator], states: Sequence[Columns]) -> Ints:

@@ -9,6 +9,7 @@ from headwater.groups.marked import MarkedPart
 from headwater.groups.sliced import SlicedPart
 from headwater.prefix import Prefix, Refused
 from headwater.rows import TS_MIN, Rows
+from headwater.windows import TS_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,39 @@ class Span:
     refused: Mapping[str, int] = field(default_factory=dict)
     sample: tuple[Refused, ...] = ()
     heartbeats: int = 0
+
+    @property
+    def records(self) -> int:
+        return self.high.position - self.low.position
+
+    def problem(self) -> str | None:
+        """What is wrong with it, if no reading of records leads from one prefix to the other."""
+        low, high = self.low, self.high
+        if not 0 <= low.position <= high.position <= TS_LIMIT:
+            return f"leads from record {low.position} to {high.position}"
+        if high.largest != low.largest and not max(low.largest, -TS_LIMIT - 1) < high.largest <= TS_LIMIT:
+            return f"leads from time {low.largest} to {high.largest}"
+        if high.opening != low.opening:
+            return "leads from one opening to another"
+        if high.skips != {seq for seq in low.skips if seq > high.position}:
+            return "leads to other records to be skipped"
+        if min((self.heartbeats, *self.refused.values())) < 0 or (
+            self.heartbeats + sum(self.refused.values()) > self.records
+        ):
+            return f"refuses more than its {self.records} records"
+        return next((problem for query in high.marks if (problem := self._marks_problem(query))), None)
+
+    def _marks_problem(self, query: str) -> str | None:
+        before, after = self.low.marks.get(query, {}), self.high.marks[query]
+        most = max((state.ordinal for state in before.values()), default=0) + self.records
+        if after and None not in after:
+            return f"has marks of {query!r} for some keys alone"
+        for state in after.values():
+            if not 0 <= state.since <= state.ordinal <= most:
+                return f"leads to window {state.ordinal} of {query!r}"
+            if state.opened is not None and abs(state.opened) > TS_LIMIT:
+                return f"has a window of {query!r} open since {state.opened}"
+        return None
 
 
 @dataclass(slots=True)

@@ -15,7 +15,6 @@ from headwater.errors import (
     InvalidQuery,
     InvalidSource,
     NoPartials,
-    OtherQueries,
     Problem,
     TooFarAhead,
 )
@@ -23,7 +22,7 @@ from headwater.events import Batch, require_batch
 from headwater.groups.counted import CountedGroup
 from headwater.groups.marked import MarkedGroup
 from headwater.groups.members import Active
-from headwater.groups.sliced import SlicedGroup, SlicedPart
+from headwater.groups.sliced import SlicedGroup
 from headwater.merging.closed import Closed, joined
 from headwater.merging.closings import FOREVER
 from headwater.merging.marks import Member
@@ -335,13 +334,12 @@ class Root(Node):
         self._advance()
 
     def check(self, partial: Partial) -> None:
-        """Raise if a partial whose positions fit cannot be merged all the same."""
         self._refuse_far_ahead(partial)
+        super().check(partial)
+
+    def _check_merged(self, partial: Partial) -> None:
+        # Whoever logs what is merged has checked it before.
         self._check_queries(partial)
-        for group_id, part in partial.parts.items():
-            group = self._groups.get(group_id)
-            if isinstance(group, SlicedGroup) and isinstance(part, SlicedPart) and not group.takes(part):
-                raise OtherQueries
 
     def flush(self) -> Partial:
         """A root gives results, not partials: what it holds is nobody else's."""

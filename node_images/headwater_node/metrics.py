@@ -42,7 +42,8 @@ class NodeMetrics(Collector):
         )
         said = "Bytes of messages that come in pieces and are not complete."
         yield _gauge("assembled_bytes", said, exchange.assembled)
-        yield _counter("messages_refused", "Messages that could not be read.", exchange.refused)
+        refused = exchange.refused + machine.refusals.count
+        yield _counter("messages_refused", "Messages that could not be read or merged.", refused)
         yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
         kept = "Bytes of columns that are kept until they are acknowledged."
         yield _gauge("held_bytes", kept, machine.held_bytes)

@@ -85,6 +85,8 @@ class NodeRuntime:
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        for refused, problem in self.machine.refusals.news():
+            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
         return sends
 
     def _halt(self, error: Exception) -> None:

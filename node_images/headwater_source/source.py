@@ -214,7 +214,8 @@ class Source:
                 )
                 return
             except SpoolFull:
-                # Whoever reads waits, until the root has counted more.
+                # Whoever reads waits, until the root has counted more; it never will if sending has failed.
+                self._raise_if_failed()
                 await asyncio.sleep(_PAUSE)
 
     async def flush(self) -> None:

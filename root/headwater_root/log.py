@@ -37,7 +37,8 @@ from headwater_root import files, segments
 from headwater_root.files import Damaged
 from headwater_root.segments import FORMAT, LogDamaged, Segment
 
-# Appended bytes go to the operating system from here on, so that a group does not lie in memory twice.
+# Appended bytes go to the operating system from here on, so that a group does not lie in memory twice: with
+# the next append, since a record that could not be applied is the last one and must not come back.
 SPILL = 4 * 2**20
 
 _PROOF = struct.Struct("<QI")
@@ -214,7 +215,10 @@ class Log:
     # Writing
 
     def append(self, payloads: Sequence[bytes]) -> range:
-        """Give each payload a position; they count once `sync` has returned."""
+        """Give each payload a position; they count once `sync` has returned.
+
+        Whoever appends more, or syncs, has applied what was appended before.
+        """
         with self._appending:
             self._check()
             first = self._end + 1
@@ -222,6 +226,8 @@ class Log:
                 segments.framed(position, self._committed, payload)
                 for position, payload in enumerate(payloads, first)
             ]
+            if self._pending_bytes >= SPILL:
+                self._spill()
             if self._active is None:
                 self._begin(*self._kept())
             for head, payload in framed:
@@ -229,8 +235,6 @@ class Log:
                 self._pending += (head, payload)
                 self._pending_bytes += len(payload)
                 self._segments[-1].add(self._end, len(payload))
-            if self._pending_bytes >= SPILL:
-                self._spill()
             return range(first, self._end + 1)
 
     def sync(self) -> int:
@@ -267,12 +271,16 @@ class Log:
         with self._committing, self._appending:
             if isinstance(self._failure, LogClosed):
                 return
-            self._failure = LogClosed(self.directory)
+            failed, self._failure = self._failure, LogClosed(self.directory)
             self._pending.clear()
-            for descriptor in (self._active, self._proof, self._lock):
-                if descriptor is not None:
-                    os.close(descriptor)
-            self._active = None
+            try:
+                if failed is None:
+                    self._cut()
+            finally:
+                for descriptor in (self._active, self._proof, self._lock):
+                    if descriptor is not None:
+                        os.close(descriptor)
+                self._active = None
 
     def __enter__(self) -> Log:
         return self
@@ -367,12 +375,17 @@ class Log:
             stopped = LogStopped(self.directory, doing, error, self._committed)
             self._failure = stopped
             self._pending.clear()
-            if self._active is not None:
-                self._end, self._segments[-1].size = self._committed, self._committed_size
-                with suppress(OSError, Damaged):
-                    if self._found_epoch()[1] == self._signature:
-                        os.ftruncate(self._active, self._committed_size)
+            self._cut()
             return stopped
+
+    def _cut(self) -> None:
+        """Let nothing stand behind what is committed, unless a successor may have taken it over."""
+        if self._active is None:
+            return
+        self._end, self._segments[-1].size = self._committed, self._committed_size
+        with suppress(OSError, Damaged):
+            if self._found_epoch()[1] == self._signature:
+                os.ftruncate(self._active, self._committed_size)
 
     def _prove(self) -> None:
         number = _PROOF.pack(self._committed, crc32(_PROOF.pack(self._committed, 0)))

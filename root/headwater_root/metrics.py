@@ -55,7 +55,8 @@ class RootMetrics(Collector):
         yield _counter("messages_dropped", "Messages dropped because a queue was full.", exchange.dropped)
         said = "Bytes of messages that come in pieces and are not complete."
         yield _gauge("assembled_bytes", said, exchange.assembled)
-        yield _counter("messages_refused", "Messages that could not be read.", exchange.refused)
+        refused = exchange.refused + runtime.machine.refusals.count
+        yield _counter("messages_refused", "Messages that could not be read or merged.", refused)
         yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
         yield _gauge("outbox_size_bytes", "Size of the outbox.", runtime.outbox.bytes)
         deliveries = runtime.deliveries

@@ -220,6 +220,8 @@ class RootRuntime:
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
             self._told(each.message)
+        for refused, problem in self.machine.refusals.news():
+            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
         return sends
 
     def _commit(self) -> None:
@@ -275,6 +277,7 @@ class RootRuntime:
             "sources": len(accounts),
             "accepted": sum(account.accepted for account in accounts),
             "counted": sum(account.counted for account in accounts),
+            "heartbeats": sum(account.heartbeats for account in accounts),
             "late": sum(account.late for account in accounts),
             "rejected": sum(account.rejected for account in accounts),
             "windows": self.windows,

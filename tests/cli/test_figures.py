@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 
 import pytest
@@ -9,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from headwater_cli import demo
+from headwater_cli.feeds import Generated
 from headwater_cli.generator import Sensor, limited, needed
 from headwater_cli.latency import Latency
 from headwater_cli.picture import Picture, Row
+from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
+from headwater_cli.run import Run
 from headwater_cli.summary import Layer, Summary, size, told
 from headwater_cli.times import moment
 
@@ -95,6 +100,38 @@ def test_what_does_not_add_up_is_said() -> None:
     summary.counted, summary.differing, summary.failed = 8, 0, {}
     summary.judge()
     assert summary.ok
+
+
+def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others() -> None:
+    run = Run(demo.topology(), demo.DOCUMENT, children=1, layers=[], seconds=600)
+    done, going = Sensor("done", "", 10, 0, 1), Sensor("going", "", 10, 0, 2)
+    # Of a process that does not listen: what is sent stays in the spools.
+    child, root = Process("child", [], port=1), Process("root", [])
+    run.processes = [root]
+
+    async def interrupted() -> None:
+        feeding = [
+            asyncio.create_task(run._feed(feed, child))
+            for feed in (Generated(done, 0), Generated(going, 600))
+        ]
+        while set(run.records) != {"done", "going"}:
+            await asyncio.sleep(0.01)
+        for task in feeding:
+            task.cancel()
+        await asyncio.gather(*feeding, return_exceptions=True)
+        for client in run.clients:
+            await client.stop()
+
+    try:
+        asyncio.run(interrupted())
+        sent = run.records["going"]
+        assert sent >= 10
+        for heartbeats in (0, 1):
+            root.last = {"counted": 7 + heartbeats, "heartbeats": heartbeats, "late": 2}
+            run._sum_up({})
+            assert (run.summary.sent, run.summary.counted, run.summary.late) == (sent, 7, 2)
+    finally:
+        run.clean()
 
 
 def test_the_picture_and_the_closing_lines() -> None:

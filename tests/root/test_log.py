@@ -48,7 +48,7 @@ def newest(directory: Path) -> Path:
 
 @pytest.fixture
 def unbuffered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every append reaches the file at once."""
+    """Every append reaches the file with the next one."""
     monkeypatch.setattr(log_module, "SPILL", 0)
 
 
@@ -117,6 +117,23 @@ def test_what_is_not_synced_is_not_kept(tmp_path: Path) -> None:
         with pytest.raises(LogClosed):
             log.append([b"c"])
         log.close()
+
+
+@pytest.mark.parametrize("spill", [0, 1_000, 2**20])
+def test_closing_drops_also_what_has_reached_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spill: int
+) -> None:
+    monkeypatch.setattr(log_module, "SPILL", spill)
+    with Log.open(tmp_path) as log:
+        committed(log, b"a")
+        size = log.size
+        for payload in (b"b" * 2_000, b"c" * 2_000, b"d"):
+            log.append([payload])
+    assert newest(tmp_path).stat().st_size == size
+    with Log.open(tmp_path) as log:
+        assert (records(log), log.torn) == ([b"a"], 0)
+        committed(log, b"e")
+        assert records(log) == [b"a", b"e"]
 
 
 def test_reading_finds_its_place_without_reading_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +239,7 @@ def test_a_tail_that_is_torn_at_any_byte_is_cut(tmp_path: Path) -> None:
         committed(log, b"first", b"second")
         whole = log.size
         log.append([b"the last one"])
+        log.append([])
         for size in range(whole, log.size + 1):
             copy = tmp_path / str(size)
             shutil.copytree(tmp_path / "log", copy)
@@ -244,6 +262,7 @@ def test_pages_that_reached_the_disk_in_another_order_are_a_torn_tail(tmp_path: 
         committed(log, b"first")
         whole = log.size
         log.append([b"x" * 100, b"y" * 100, b"z" * 100])
+        log.append([])
         shutil.copytree(tmp_path / "log", tmp_path / "copy")
         with newest(tmp_path / "copy").open("r+b") as file:
             file.seek(whole)
@@ -421,6 +440,7 @@ def test_what_a_fenced_writer_still_writes_is_never_read(tmp_path: Path) -> None
         first.append([b"a"])
         first.sync()
         first.append([b"taken over"])
+        first.append([])
         (tmp_path / "lock").rename(tmp_path / "lock of the first")
         with Log.open(tmp_path) as second:
             assert records(second) == [b"a", b"taken over"]
@@ -439,11 +459,13 @@ def test_what_a_fenced_writer_still_writes_is_never_read(tmp_path: Path) -> None
 def test_a_fenced_writer_does_not_cut_what_was_taken_over(tmp_path: Path) -> None:
     with Log.open(tmp_path) as first:
         first.append([b"taken over"])
+        first.append([])
         (tmp_path / "lock").rename(tmp_path / "lock of the first")
         with Log.open(tmp_path) as second:
             assert second.committed == 1
+            first.append([b"too late"])
             with mock.patch("os.write", full), pytest.raises(LogStopped):
-                first.append([b"too late"])
+                first.append([b"and later"])
     with Log.open(tmp_path) as third:
         assert records(third) == [b"taken over"]
 
@@ -504,8 +526,9 @@ def test_a_write_that_fails_beside_an_fsync_takes_the_commit_with_it(tmp_path: P
         log.append([b"a"])
 
         def fsync(_: int) -> None:
+            log.append([b"b"])
             with mock.patch("os.write", full), pytest.raises(LogStopped):
-                log.append([b"b"])
+                log.append([b"c"])
 
         # The failing write cut the tail, so what the fsync has written is not there.
         with mock.patch("os.fsync", fsync), pytest.raises(LogStopped):
@@ -575,14 +598,45 @@ def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lo
     raise AssertionError("it never came to an end")
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.usefixtures("unbuffered")
+def test_a_record_that_could_not_be_applied_never_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: Loss
+) -> None:
+    """It is the last one that was appended, and however the process ends, the file has not seen it."""
+    for step in range(1, 100):
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        monkeypatch.setattr(log_module, "SPILL", 0)
+        disk = Disk(monkeypatch, directory, dies_at=step)
+        with suppress(Died):
+            log = Log.open(directory)
+            try:
+                committed(log, b"a")
+                log.append([b"applied"])
+                log.append([b"poison"])
+            finally:
+                log.close()
+        disk.recover(monkeypatch, loss)
+        with Log.open(directory) as log:
+            assert [b"a", b"applied"][: log.committed] == records(log)
+        if not disk.died:
+            assert log.committed == 1
+            return
+    raise AssertionError("it never came to an end")
+
+
 @pytest.mark.usefixtures("unbuffered")
 def test_what_is_taken_over_is_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, tmp_path)
-    with Log.open(tmp_path) as log:
-        committed(log, b"a")
-        log.append([b"written but never synced"])
-    with Log.open(tmp_path) as log:
-        assert log.committed == 2
+    with Log.open(tmp_path) as first:
+        committed(first, b"a")
+        first.append([b"written but never synced"])
+        first.append([])
+        # It never closes: the lock is another file for the next one.
+        (tmp_path / "lock").rename(tmp_path / "lock of the first")
+        with Log.open(tmp_path) as log:
+            assert log.committed == 2
     # It is written once more: after an fsync that failed its pages would be taken for clean.
     assert disk.last_written.endswith(b"written but never synced")
     disk.recover(monkeypatch, "names")
@@ -643,9 +697,11 @@ class Model:
     def crash(self, what: tuple[float, float, bool, int]) -> None:
         kept, hole, holed, age = what
         last = self.log.snapshot[0]
-        self.log.close()
+        # What was never synced is in the file, and nobody comes to cut it.
+        self.log.append([])
         copy = self.room / str(self.log.epoch)
         shutil.copytree(self.directory, copy)
+        self.log.close()
         (copy / "committed").write_bytes(self.proofs[-1 - min(age, len(self.proofs) - 1)])
         if self.committed < len(self.appended):
             path = newest(copy)

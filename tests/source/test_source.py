@@ -146,6 +146,23 @@ def test_a_full_spool_makes_the_caller_wait(tmp_path: Path) -> None:
     asyncio.run(program())
 
 
+def test_nobody_waits_for_room_once_sending_has_failed(tmp_path: Path) -> None:
+    async def program() -> None:
+        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10) as source:
+            assert source._client is not None
+            sending = asyncio.create_task(source.send(np.arange(10_000), np.ones(10_000)))
+            before = -1
+            while before < source.accepted or not before:
+                before = source.accepted
+                await asyncio.sleep(0.1)
+            source._client._fail(RuntimeError("the disk failed"))
+            async with asyncio.timeout(30):
+                with pytest.raises(RuntimeError, match="the disk failed"):
+                    await sending
+
+    asyncio.run(program())
+
+
 def test_many_long_keys_fit(tmp_path: Path) -> None:
     keys = [f"{n:0900d}" for n in range(2_000)]
     found: list[str] = []

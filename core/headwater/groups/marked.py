@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.groups.members import Active, operators_of
+from headwater.errors import InvalidPartial
+from headwater.groups.members import Active, names, operators_of
 from headwater.groups.sliced import translated
+from headwater.groups.soundness import Extent, check_ints, check_states
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.marks import MarkCells, MarkWindows, Member, Unfinished
@@ -17,7 +19,7 @@ from headwater.prefix import KeyedMarks, Mark
 from headwater.rows import Array, Ints, Rows, SourceOrder
 from headwater.slicing.marks import Ended, Piece, walk
 from headwater.slicing.selection import selected
-from headwater.windows import Punctuation
+from headwater.windows import TS_LIMIT, Punctuation
 
 
 @dataclass(slots=True)
@@ -124,6 +126,27 @@ class MarkedGroup:
         if not len(self._windows) and not self._windows.open_bounds:
             return None
         return MarkedPart(list(self.space.names.listed), self._windows.drain())
+
+    def check(self, part: MarkedPart, extent: Extent) -> None:
+        """Raise if another node's part cannot be merged."""
+        cells, size = part.cells, len(part.cells.source)
+        self.space.check(part.names)
+        check_ints("source", cells.source, size, 0, TS_LIMIT)
+        if not np.isin(cells.source, extent.sources).all():
+            raise InvalidPartial("source", "is not in the partial", "name each source of the partial")
+        check_ints("code", cells.code, size, 0, len(part.names) - 1)
+        check_ints("ordinal", cells.ordinal, size, 0, TS_LIMIT)
+        whole = {operator.name: np.zeros(size, bool) for operator in self.operators}
+        check_states(self.operators, names(self.operators), cells.states, size, extent, whole)
+        known = set(extent.sources.tolist())
+        for (source, key, ordinal), (start, end) in cells.ended.items():
+            if source not in known or not 0 <= ordinal <= TS_LIMIT:
+                said = f"is window {ordinal} of source {source}"
+                raise InvalidPartial("ended", said, "name windows of sources of the partial")
+            if key is not None and not self.space.keyed:
+                raise InvalidPartial("ended", f"has the key {key!r}", "send none for a query without keys")
+            if not -TS_LIMIT <= start <= end <= TS_LIMIT:
+                raise InvalidPartial("ended", f"is from {start} to {end}", "send the times of two marks")
 
     def merge(self, part: MarkedPart, sources: Array) -> None:
         cells = part.cells

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from headwater.errors import InvalidPartial
 from headwater.groups.gathered import Gathered, SelectionPart
 from headwater.groups.members import Active, adapted, names, operators_of
+from headwater.groups.soundness import Extent, check_ints, check_states
 from headwater.groups.space import Space
 from headwater.merging.closed import Closed
 from headwater.merging.sessions import Fragments
@@ -221,18 +223,43 @@ class SlicedGroup:
             states = self._taken(part, theirs.states, sources)
             chosen.merge(SelectionPart(theirs.start, table[theirs.code], states, fragments))
 
-    def takes(self, part: SlicedPart) -> bool:
-        """Whether the states of a part have the form that its operators have here."""
-        widths = {operator.name: len(operator.dtypes) for operator in self.operators}
-        for selection in part.selections.values():
-            fragments = [] if selection.fragments is None else [selection.fragments.states]
-            for states in (selection.states, *fragments):
-                if len(states) != len(part.operators) or any(
-                    len(columns) != widths.get(name, len(columns))
-                    for name, columns in zip(part.operators, states, strict=True)
-                ):
-                    return False
-        return True
+    def check(self, part: SlicedPart, extent: Extent) -> None:
+        """Raise if another node's part cannot be merged."""
+        self.space.check(part.names)
+        if not part.operators or len(set(part.operators)) < len(part.operators):
+            said = f"are {', '.join(part.operators) or 'none'}"
+            raise InvalidPartial("operators", said, "send each once")
+        asked = self._asked()
+        # No window that ends before all of these events is open any more, and no slice of one.
+        first = self._ends.span(extent.low)[0]
+        for theirs in part.selections.values():
+            start, fragments = theirs.start, theirs.fragments
+            size = len(start)
+            check_ints("start", start, size, first, extent.high)
+            check_ints("code", theirs.code, size, 0, len(part.names) - 1)
+            if self.space.plain and size > 1 and not (start[1:] > start[:-1]).all():
+                raise InvalidPartial("start", "does not rise", "send each slice once, in order")
+            young = {name: start < begin for name, begin in asked.items()}
+            check_states(self.operators, part.operators, theirs.states, size, extent, young)
+            if fragments is None:
+                continue
+            size = len(fragments.first)
+            check_ints("fragments.first", fragments.first, size, extent.low, extent.high)
+            check_ints("fragments.last", fragments.last, size, extent.low, extent.high)
+            check_ints("fragments.code", fragments.code, size, 0, len(part.names) - 1)
+            if (fragments.first > fragments.last).any():
+                raise InvalidPartial("fragments.last", "lies before the first", "send first and last event")
+            young = {name: fragments.first < begin for name, begin in asked.items()}
+            check_states(self.operators, part.operators, fragments.states, size, extent, young)
+
+    def _asked(self) -> dict[str, int]:
+        """Of operators whose states may not be missing: since when somebody asks for them."""
+        found = {operator.name: TS_MAX for operator in self.operators if object in operator.dtypes}
+        for member in self.members if found else ():
+            for function in member.query.aggregates:
+                for name in found.keys() & set(function.operators):
+                    found[name] = min(found[name], member.begin)
+        return found
 
     def _taken(self, part: SlicedPart, states: list[Columns], sources: Array) -> list[Columns]:
         """Another node's states as ours: it may compute more or less than we do."""

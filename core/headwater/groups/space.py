@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.errors import InvalidPartial
 from headwater.names import Names
 from headwater.rows import Array, Ints
 
@@ -62,6 +63,13 @@ class Space:
             ]
         )
         return table[inverse]
+
+    def check(self, names: list[tuple[str, str | None]]) -> None:
+        """Raise if these cannot be another node's names in this group."""
+        if not all((key is not None) == self.keyed and (self.by_site or not site) for site, key in names):
+            what = "a key" if self.keyed else "no key"
+            where = "a site" if self.by_site else "no site"
+            raise InvalidPartial("names", "are not those of the group", f"send {what} and {where} for each")
 
     def translated(self, names: list[tuple[str, str | None]]) -> Ints:
         """Another node's codes as ours."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.errors import DoesNotFit, InvalidPartial, OtherQueries, StaleVersion
 from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
 from headwater.machines.lane import Lane, Read, cut
@@ -26,6 +26,7 @@ from headwater.machines.messages import (
     Tell,
 )
 from headwater.machines.recent import Recent
+from headwater.machines.refusals import Refusals
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
 from headwater.machines.sizes import of_columns, of_partial
@@ -51,6 +52,7 @@ class Below:
     ) -> None:
         # How many records were read.
         self.read = 0
+        self.refusals = Refusals()
         self._holding, self._room, self._upwards = holding, room, upwards
         self._silence, self._child = silence, child
         self._listeners = Listeners(settings.memory)
@@ -194,6 +196,8 @@ class Below:
             return
         try:
             lane.merge(partial, taken)
+        except InvalidPartial as error:
+            self.refusals.add(sender, error)
         except (DoesNotFit, OtherQueries):
             out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         except StaleVersion as stale:

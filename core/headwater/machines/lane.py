@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headwater.errors import DoesNotFit, OtherQueries, StaleVersion
+from headwater.errors import DoesNotFit, InvalidPartial, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.machines import sizes
 from headwater.machines.messages import Barrier, Standing, Standings
@@ -392,7 +392,7 @@ class Lane:
                     yield self.make()
                 try:
                     self.merge(part, taken)
-                except (DoesNotFit, OtherQueries, StaleVersion):
+                except (DoesNotFit, InvalidPartial, OtherQueries, StaleVersion):
                     continue
 
 

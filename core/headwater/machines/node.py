@@ -33,6 +33,7 @@ from headwater.machines.messages import (
     Tell,
     Welcome,
 )
+from headwater.machines.refusals import Refusals
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
 from headwater.machines.upwards import Upwards
@@ -172,6 +173,11 @@ class NodeMachine:
     def read(self) -> int:
         """How many records were read."""
         return self._below.read
+
+    @property
+    def refusals(self) -> Refusals:
+        """Batches that no sound node makes."""
+        return self._below.refusals
 
     @property
     def sources(self) -> Mapping[str, Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwater.errors import OtherQueries, StaleVersion
+from headwater.errors import InvalidPartial, OtherQueries, StaleVersion
 from headwater.machines.commits import Commits
 from headwater.machines.listeners import Listeners
 from headwater.machines.messages import (
@@ -20,6 +20,7 @@ from headwater.machines.messages import (
     Tell,
 )
 from headwater.machines.records import Resumed
+from headwater.machines.refusals import Refusals
 from headwater.machines.rootlane import RootLane
 from headwater.machines.state import State
 from headwater.partials import Partial
@@ -32,6 +33,7 @@ class Positions:
         """At most `pending` batches wait to be made durable; who has not asked for `memory` microseconds is
         forgotten."""
         self.refused = 0
+        self.refusals = Refusals()
         self._state, self._commits, self._bound = state, commits, pending
         self._listeners = Listeners(memory)
 
@@ -70,7 +72,12 @@ class Positions:
                 self._commits.decide_behind(out, *(Resumed(n) for n in idle))
         elif any(self._is_early(name, span.high.position) for name, span in vector.items()):
             return
-        if not _fits(lane, partial):
+        try:
+            fits = _fits(lane, partial)
+        except InvalidPartial as error:
+            self.refusals.add(sender, error)
+            return
+        if not fits:
             out.add(sender, self._resync(message, lane, list(vector), partial.version))
         elif self._commits.pending < self._bound:
             self._commits.add(sender, message)

@@ -50,6 +50,7 @@ from headwater.machines.records import (
     Skipped,
     Started,
 )
+from headwater.machines.refusals import Refusals
 from headwater.machines.state import State
 from headwater.node import Change, Source
 from headwater.queries import Query, signature
@@ -132,6 +133,11 @@ class RootMachine:
     def refused(self) -> int:
         """Batches and probes that did not fit."""
         return self._positions.refused
+
+    @property
+    def refusals(self) -> Refusals:
+        """Batches that no sound node makes."""
+        return self._positions.refusals
 
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         self._commits.refuse_if_failed()
