@@ -20,7 +20,7 @@ from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
 from headwater_cli.interrupts import STOPPED
-from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress
+from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress, resuming
 from headwater_source.columns import Events
 from headwater_source.readers import FORMATS, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
@@ -154,6 +154,7 @@ def send(
         rate=None if generator else rate,
         file=file if regular else None,
         again=again,
+        resume=resume,
         heartbeat=heartbeat,
         end=end,
         heartbeat_at=heartbeat_at,
@@ -180,11 +181,7 @@ def send(
         if code == 0 and not summary.read:
             click.echo(_nothing(reader.name, end=end), err=True)
     if summary.left:
-        rest = f"headwater send --resume --to {to} --name {name or 'NAME'}"
-        click.echo(
-            f"{summary.left:,} records in the spool are not known to be counted; `{rest}` sends them",
-            err=True,
-        )
+        click.echo(_left(options, summary.left, sending.waiting), err=True)
     click.echo(as_json(summary) if as_lines else _told(summary, to))
     sys.stdout.flush()
     sys.exit(code)
@@ -227,6 +224,15 @@ def _shown(status: Status) -> Tell:
 def _nothing(name: str, *, end: bool) -> str:
     told = f"{name} holds no events: nothing was sent of it"
     return told + ", not even the heartbeat of --end; give its time with --heartbeat-at" if end else told
+
+
+def _left(options: Options, count: int, names: list[str]) -> str:
+    told = (
+        f"{count:,} records in the spool are not known to be counted; `{resuming(options, names[0])}` sends "
+    )
+    if len(names) == 1:
+        return told + "them"
+    return told + f"those of {names[0]}; do the same for the other {len(names) - 1:,} sources"
 
 
 def _told(summary: Summary, to: str) -> str:

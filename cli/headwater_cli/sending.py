@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ from headwater_source.columns import Events
 from headwater_source.origin import directory_name, spools
 from headwater_source.readers import BadRecord, Reader
 from headwater_source.source import SPOOL_BYTES, Source
-from headwater_wire.credentials import Credentials
+from headwater_source.spool import Spool
+from headwater_wire.credentials import FIELDS, Credentials
 
 # A rate is kept in steps of this many seconds.
 STEP = 0.05
@@ -30,7 +32,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to send; times in microseconds. `file` is an input that can be read again."""
+    """How to send; times in microseconds. `file` is an input that can be read again; `resume` sends what a
+    spool has left, and makes none."""
 
     to: str
     name: str | None = None
@@ -43,6 +46,7 @@ class Options:
     rate: float | None = None
     file: str | None = None
     again: bool = False
+    resume: bool = False
     heartbeat: int | None = None
     end: bool = False
     heartbeat_at: int | None = None
@@ -86,6 +90,8 @@ class Sending:
     def __init__(self, options: Options, tell: Tell) -> None:
         self.options, self._tell = options, tell
         self.summary = Summary()
+        # The sources that `left` is of.
+        self.waiting: list[str] = []
         self._open: dict[str, _Open] = {}
         self._begin = monotonic()
         self._paced = 0
@@ -132,6 +138,13 @@ class Sending:
                 child=options.child,
                 credentials=options.credentials,
             )
+            if options.resume and not Spool.there(source.directory):
+                problem = Problem(
+                    "spool",
+                    f"there is none in {source.directory}",
+                    "give the --name and --spool with which it was sent, or a FILE to send",
+                )
+                raise InvalidSource(f"nothing of {name!r} can be resumed", [problem])
             source.open()
             head = source.accepted
             before = 0 if options.file is None else source.begin(options.file, again=options.again)
@@ -267,7 +280,8 @@ class Sending:
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
-        summary.left = sum(each.source.accepted - each.source.counted for each in opened)
+        left = {name: each.source.accepted - each.source.counted for name, each in self._open.items()}
+        summary.left, self.waiting = sum(left.values()), [name for name, count in left.items() if count]
         summary.seconds = round(monotonic() - self._begin, 2)
         summary.events_per_second = round(summary.accepted / max(summary.seconds, 0.001), 1)
 
@@ -278,6 +292,21 @@ def _sites(events: Events) -> list[str | None]:
         return [None]
     codes = np.unique(events.site.codes).tolist()
     return [events.site.names[code] for code in codes if code >= 0] or [None]
+
+
+def resuming(options: Options, name: str) -> str:
+    """The command that sends what the spool of a source has left, as a shell takes it."""
+    words = ["headwater", "send", "--resume", "--to", options.to, "--name", name]
+    if options.spool is not None:
+        words += ["--spool", str(options.spool)]
+    if options.spool_bytes != SPOOL_BYTES:
+        words += ["--spool-mib", str(options.spool_bytes >> 20)]
+    if options.child is not None:
+        words += ["--child", options.child]
+    if options.credentials is not None:
+        for field in FIELDS:
+            words += [f"--tls-{field}", str(getattr(options.credentials, field))]
+    return shlex.join(words)
 
 
 def progress(summary: Summary, to: str) -> str:
