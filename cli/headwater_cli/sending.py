@@ -1,4 +1,4 @@
-"""Events of an input through spools into a tree, until the root has counted them."""
+"""Events of an input through spools into a tree, until the root has settled them."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ class Options:
 @dataclass(slots=True)
 class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
-    the spools and not known to be counted. Unless all sources are `connected`, the root has not told yet how
-    much of that it counted long ago."""
+    the spools and not known to be counted. Counted is here what the root has settled for good, be it in
+    windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
+    told yet how much it settled long ago."""
 
     sources: int = 0
     read: int = 0
@@ -310,11 +311,11 @@ def resuming(options: Options, name: str) -> str:
 
 
 def progress(summary: Summary, to: str) -> str:
-    """How it stands; what waits is known once the root has told what it has counted."""
+    """How it stands; what waits is known once the root has told what it has settled."""
     sent = f"not connected to {to} yet"
     if summary.connected:
         sent = (
-            f"{summary.sent:,} sent, {summary.counted:,} counted by the root, {summary.left:,} waiting, "
+            f"{summary.sent:,} sent, {summary.counted:,} settled by the root, {summary.left:,} waiting, "
             f"{summary.events_per_second:,.0f} events/s"
         )
     return f"{summary.read:,} read, {summary.accepted:,} accepted, {sent}"

@@ -284,12 +284,27 @@ def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -
     assert said["counted"] == said["accepted"] + said["heartbeats"]
 
 
+def test_late_and_rejected_events_are_settled_and_not_said_to_be_counted(
+    running: Tree, tmp_path: Path
+) -> None:
+    path = written(
+        tmp_path / "x.csv", [f"{BEGIN + 9_000_000},1,k", f"{BEGIN},2,k", f"{BEGIN + 9_000_001},3,k"]
+    )
+    done = send(running, path, "--name", "s", "--lateness", "1s", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert "3 settled by the root, 0 waiting" in done.stdout
+    assert "settled are late and rejected events too, which headwater status tells apart" in done.stdout
+    status = CliRunner().invoke(main, ["status", "--root", f"127.0.0.1:{running.above}", "--json"])
+    totals = summary(status)["totals"]
+    assert (totals["counted"], totals["late"]) == (2, 1)
+
+
 def test_what_waits_is_not_guessed_before_it_is_connected(shared: Tree, tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", lines(300, begin=NOW))
     spool = tmp_path / "spools"
     done = send(shared, path, "--name", "known", spool=spool)
     assert done.exit_code == 0, done.stderr
-    assert "300 counted by the root, 0 waiting" in done.stdout
+    assert "300 settled by the root, 0 waiting" in done.stdout
     # All of it is counted, which only the root knows.
     done = send(NOWHERE, path, "--name", "known", "--timeout", "0s", spool=spool)
     assert done.exit_code == 3
