@@ -13,6 +13,7 @@ from time import monotonic, time_ns
 import numpy as np
 
 from headwater.errors import InvalidSource, Problem
+from headwater_cli import handshakes
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import beat
 from headwater_cli.generator import AFTER
@@ -272,8 +273,15 @@ class Sending:
 
     def _tell_why(self, source: Source) -> None:
         """Say why nothing is sent."""
+        options = self.options
         why = source.fenced or source.problem or "no answer yet"
-        self._tell(f"{source.name}: {why}, at {self.options.to}; what is accepted is on disk")
+        naming = f"{options.child!r} is what --child says; give the name of the node there"
+        if options.child is None:
+            naming = "give the name of the node there with --child NAME"
+        tls = options.credentials is not None
+        remedy = handshakes.remedy(why, tls=tls, option="--to", naming=naming)
+        told = f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
+        self._tell(f"{source.name}: {told}; what is accepted is on disk")
 
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
