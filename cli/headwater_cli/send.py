@@ -19,14 +19,14 @@ from headwater.errors import HeadwaterError, Invalid
 from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
-from headwater_cli.interrupts import STOPPED
+from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress, resuming
 from headwater_source.columns import Events
 from headwater_source.readers import FORMATS, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
 from headwater_wire.credentials import Credentials
 
-TERMINATED, NOT_COUNTED = 143, 3
+NOT_COUNTED = 3
 
 
 def _duration(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
