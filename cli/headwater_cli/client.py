@@ -12,7 +12,7 @@ import click
 import grpc
 
 from headwater.errors import Problem
-from headwater_cli import addresses, certificates, runs
+from headwater_cli import addresses, certificates, handshakes, runs
 from headwater_wire.credentials import Credentials
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
@@ -143,6 +143,9 @@ def _named(name: str, incarnation: int | None) -> tree_pb2.Named:
 def _sentence(where: str, error: Any, *, tls: bool) -> str:
     code, said = error.code(), error.details() or ""
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        naming = f"see that --root names the root, whose certificate bears the name {_ROOT}"
+        if remedy := handshakes.remedy(said, tls=tls, option="--root", naming=naming):
+            return f"no root answers at {where}: {remedy} ({said})"
         told = f"no root answers at {where}; see that it runs and that --root names where it listens, "
         if tls:
             return told + f"and that it has a certificate of the same CA ({said})"

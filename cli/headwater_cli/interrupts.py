@@ -1,4 +1,4 @@
-"""Ctrl-C: whenever it comes, a command ends with one code and without a trace."""
+"""Ctrl-C and SIGTERM: whenever they come, a command ends with a code of theirs and without a trace."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What shells say of a process that Ctrl-C has ended.
-STOPPED = 130
+# What shells say of a process that Ctrl-C has ended, or SIGTERM.
+STOPPED, TERMINATED = 130, 143
 
 
 @contextmanager

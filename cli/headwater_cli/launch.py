@@ -15,7 +15,7 @@ from rich.live import Live
 
 from headwater.errors import HeadwaterError
 from headwater_cli import demo, manifests, screen
-from headwater_cli.interrupts import STOPPED
+from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
 from headwater_cli.run import Run
@@ -111,7 +111,7 @@ def run(
 
     Without TOPOLOGY it is a small factory. While it runs, headwater query and headwater status speak to it.
     Ends with code 0 only if every event is accounted for, every process ended as it should and, with
-    --verify, every window is right.
+    --verify, every window is right; with 1 otherwise, 130 after Ctrl-C and 143 after SIGTERM.
     """
     if seconds is not None and events is not None:
         raise click.UsageError("--seconds and --events stand beside each other; give one of them")
@@ -143,13 +143,13 @@ def run(
             summary = asyncio.run(work.run(verify=verify, echo=None if as_lines else click.echo))
         if svg is not None:
             _save(svg, work.picture(whole=True), summary)
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except (KeyboardInterrupt, asyncio.CancelledError) as stopped:
         if as_lines:
             click.echo(as_json(work.summary))
         else:
             told(work.summary, console)
         console.print("stopped")
-        sys.exit(STOPPED)
+        sys.exit(STOPPED if isinstance(stopped, KeyboardInterrupt) else TERMINATED)
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
         _fail(work.summary, _sentence(error), as_lines)
     finally:

@@ -90,7 +90,7 @@ class Run:
 
     async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
         """`live` shows the tree; without a screen `echo` takes some of the windows as they come."""
-        # Whoever asks a run to end in this way means the same as with Ctrl-C.
+        # Whoever asks a run to end in this way means the same as with Ctrl-C; only the code is another one.
         if (task := asyncio.current_task()) is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         begin = monotonic()

@@ -19,14 +19,14 @@ from headwater.errors import HeadwaterError, Invalid
 from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
-from headwater_cli.interrupts import STOPPED
-from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress
+from headwater_cli.interrupts import STOPPED, TERMINATED
+from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress, resuming
 from headwater_source.columns import Events
 from headwater_source.readers import FORMATS, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
 from headwater_wire.credentials import Credentials
 
-TERMINATED, NOT_COUNTED = 143, 3
+NOT_COUNTED = 3
 
 
 def _duration(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
@@ -91,7 +91,7 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
     help="The name in the certificate of the child at --to, if it does not bear that address.",
 )
 @click.option(
-    "--timeout", callback=_duration, help="Wait no longer until everything is counted; code 3 then."
+    "--timeout", callback=_duration, help="Wait no longer until everything is settled; code 3 then."
 )
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
 @certificates.taken
@@ -119,7 +119,7 @@ def send(
     as_lines: bool,
     credentials: Credentials | None,
 ) -> None:
-    """Send events of FILE (- is the standard input) until the root has counted them.
+    """Send events of FILE (- is the standard input) until the root has settled them.
 
     \b
     headwater send day.csv --to 127.0.0.1:7070 --name boiler-7 --lateness 2s --end
@@ -127,10 +127,11 @@ def send(
     headwater send --resume --to 127.0.0.1:7070 --name boiler-7
 
     Events are accepted once they are on disk, in a spool of their source. Whatever is killed then, each is
-    counted once: the same file given again goes on behind what was accepted. A pipe cannot be read again.
+    settled once: counted, or late, or rejected, which headwater status tells apart. The same file given again
+    goes on behind what was accepted. A pipe cannot be read again.
 
-    Ends with 0 if everything was read and counted, 1 at a bad record or another error, 3 after --timeout,
-    130 after Ctrl-C; what is left in the spool is sent the next time.
+    Ends with 0 if everything was read and settled, 1 at a bad record or another error, 3 after --timeout,
+    130 after Ctrl-C and 143 after SIGTERM; what is left in the spool is sent the next time.
     """
     given = sum((file is not None, resume, generator))
     if given > 1 or (given == 0 and name is None):
@@ -154,6 +155,7 @@ def send(
         rate=None if generator else rate,
         file=file if regular else None,
         again=again,
+        resume=resume,
         heartbeat=heartbeat,
         end=end,
         heartbeat_at=heartbeat_at,
@@ -180,11 +182,7 @@ def send(
         if code == 0 and not summary.read:
             click.echo(_nothing(reader.name, end=end), err=True)
     if summary.left:
-        rest = f"headwater send --resume --to {to} --name {name or 'NAME'}"
-        click.echo(
-            f"{summary.left:,} records in the spool are not known to be counted; `{rest}` sends them",
-            err=True,
-        )
+        click.echo(_left(options, summary.left, sending.waiting), err=True)
     click.echo(as_json(summary) if as_lines else _told(summary, to))
     sys.stdout.flush()
     sys.exit(code)
@@ -229,8 +227,19 @@ def _nothing(name: str, *, end: bool) -> str:
     return told + ", not even the heartbeat of --end; give its time with --heartbeat-at" if end else told
 
 
+def _left(options: Options, count: int, names: list[str]) -> str:
+    told = (
+        f"{count:,} records in the spool are not known to be settled; `{resuming(options, names[0])}` sends "
+    )
+    if len(names) == 1:
+        return told + "them"
+    return told + f"those of {names[0]}; do the same for the other {len(names) - 1:,} sources"
+
+
 def _told(summary: Summary, to: str) -> str:
     told = progress(summary, to) + f" in {summary.seconds:.1f} s"
+    if summary.connected and summary.counted:
+        told += "; settled are late and rejected events too, which headwater status tells apart"
     if summary.before:
         told += f"; {summary.before:,} were accepted before"
     if summary.heartbeats:

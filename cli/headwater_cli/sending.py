@@ -1,9 +1,10 @@
-"""Events of an input through spools into a tree, until the root has counted them."""
+"""Events of an input through spools into a tree, until the root has settled them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from time import monotonic, time_ns
 import numpy as np
 
 from headwater.errors import InvalidSource, Problem
+from headwater_cli import handshakes
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import beat
 from headwater_cli.generator import AFTER
@@ -19,7 +21,8 @@ from headwater_source.columns import Events
 from headwater_source.origin import directory_name, spools
 from headwater_source.readers import BadRecord, Reader
 from headwater_source.source import SPOOL_BYTES, Source
-from headwater_wire.credentials import Credentials
+from headwater_source.spool import Spool
+from headwater_wire.credentials import FIELDS, Credentials
 
 # A rate is kept in steps of this many seconds.
 STEP = 0.05
@@ -30,7 +33,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to send; times in microseconds. `file` is an input that can be read again."""
+    """How to send; times in microseconds. `file` is an input that can be read again; `resume` sends what a
+    spool has left, and makes none."""
 
     to: str
     name: str | None = None
@@ -43,6 +47,7 @@ class Options:
     rate: float | None = None
     file: str | None = None
     again: bool = False
+    resume: bool = False
     heartbeat: int | None = None
     end: bool = False
     heartbeat_at: int | None = None
@@ -52,8 +57,9 @@ class Options:
 @dataclass(slots=True)
 class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
-    the spools and not known to be counted. Unless all sources are `connected`, the root has not told yet how
-    much of that it counted long ago."""
+    the spools and not known to be counted. Counted is here what the root has settled for good, be it in
+    windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
+    told yet how much it settled long ago."""
 
     sources: int = 0
     read: int = 0
@@ -86,6 +92,8 @@ class Sending:
     def __init__(self, options: Options, tell: Tell) -> None:
         self.options, self._tell = options, tell
         self.summary = Summary()
+        # The sources that `left` is of.
+        self.waiting: list[str] = []
         self._open: dict[str, _Open] = {}
         self._begin = monotonic()
         self._paced = 0
@@ -132,6 +140,13 @@ class Sending:
                 child=options.child,
                 credentials=options.credentials,
             )
+            if options.resume and not Spool.there(source.directory):
+                problem = Problem(
+                    "spool",
+                    f"there is none in {source.directory}",
+                    "give the --name and --spool with which it was sent, or a FILE to send",
+                )
+                raise InvalidSource(f"nothing of {name!r} can be resumed", [problem])
             source.open()
             head = source.accepted
             before = 0 if options.file is None else source.begin(options.file, again=options.again)
@@ -258,8 +273,15 @@ class Sending:
 
     def _tell_why(self, source: Source) -> None:
         """Say why nothing is sent."""
+        options = self.options
         why = source.fenced or source.problem or "no answer yet"
-        self._tell(f"{source.name}: {why}, at {self.options.to}; what is accepted is on disk")
+        naming = f"{options.child!r} is what --child says; give the name of the node there"
+        if options.child is None:
+            naming = "give the name of the node there with --child NAME"
+        tls = options.credentials is not None
+        remedy = handshakes.remedy(why, tls=tls, option="--to", naming=naming)
+        told = f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
+        self._tell(f"{source.name}: {told}; what is accepted is on disk")
 
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
@@ -267,7 +289,8 @@ class Sending:
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
-        summary.left = sum(each.source.accepted - each.source.counted for each in opened)
+        left = {name: each.source.accepted - each.source.counted for name, each in self._open.items()}
+        summary.left, self.waiting = sum(left.values()), [name for name, count in left.items() if count]
         summary.seconds = round(monotonic() - self._begin, 2)
         summary.events_per_second = round(summary.accepted / max(summary.seconds, 0.001), 1)
 
@@ -280,12 +303,27 @@ def _sites(events: Events) -> list[str | None]:
     return [events.site.names[code] for code in codes if code >= 0] or [None]
 
 
+def resuming(options: Options, name: str) -> str:
+    """The command that sends what the spool of a source has left, as a shell takes it."""
+    words = ["headwater", "send", "--resume", "--to", options.to, "--name", name]
+    if options.spool is not None:
+        words += ["--spool", str(options.spool)]
+    if options.spool_bytes != SPOOL_BYTES:
+        words += ["--spool-mib", str(options.spool_bytes >> 20)]
+    if options.child is not None:
+        words += ["--child", options.child]
+    if options.credentials is not None:
+        for field in FIELDS:
+            words += [f"--tls-{field}", str(getattr(options.credentials, field))]
+    return shlex.join(words)
+
+
 def progress(summary: Summary, to: str) -> str:
-    """How it stands; what waits is known once the root has told what it has counted."""
+    """How it stands; what waits is known once the root has told what it has settled."""
     sent = f"not connected to {to} yet"
     if summary.connected:
         sent = (
-            f"{summary.sent:,} sent, {summary.counted:,} counted by the root, {summary.left:,} waiting, "
+            f"{summary.sent:,} sent, {summary.counted:,} settled by the root, {summary.left:,} waiting, "
             f"{summary.events_per_second:,.0f} events/s"
         )
     return f"{summary.read:,} read, {summary.accepted:,} accepted, {sent}"

@@ -181,6 +181,11 @@ class Spool:
             token=token,
         )
 
+    @staticmethod
+    def there(directory: Path) -> bool:
+        """Whether a directory has a spool, sound or not."""
+        return any(path.name == "state" or path.suffix == ".seg" for path in directory.glob("*"))
+
     def __enter__(self) -> Spool:
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,25 @@ class Guarded:
     def asked(self, credentials: Credentials | None, *arguments: object) -> Result:
         return self.said(credentials, *arguments, "--root", f"127.0.0.1:{self.root.port}")
 
-    def sent(self, credentials: Credentials | None, name: str, *options: object) -> Result:
+    def sent(
+        self, credentials: Credentials | None, name: str, *options: object, child: str | None = "c"
+    ) -> Result:
         path = self.directory / "x.csv"
         path.write_text("ts,value\n1000000,1\n1500000,2\n9000000,4\n")
         to, spool = f"127.0.0.1:{self.child.port}", self.directory / "spools"
-        given = ("--to", to, "--name", name, "--child", "c", "--spool", spool, "--json", *options)
+        given = ["--to", to, "--name", name, "--spool", spool, "--json", *options]
+        if child is not None:
+            given += ["--child", child]
         return self.said(credentials, "send", path, *given)
+
+    def refused(self, credentials: Credentials | None, name: str, child: str | None = "c") -> str:
+        """Why nothing can be sent, however long it takes to find that out."""
+        for seconds in (1, 5, 30):
+            done = self.sent(credentials, name, "--timeout", f"{seconds}s", child=child)
+            assert done.exit_code == 3, done.output
+            if "no answer yet" not in done.stderr:
+                break
+        return done.stderr
 
 
 def files(credentials: Credentials) -> dict[str, str]:
@@ -143,9 +156,53 @@ def test_who_has_no_certificate_is_told_what_to_give(guarded: Guarded, operator:
     done = guarded.said(None, "status", "--root", "127.0.0.1:1", "--tls-key", operator.key)
     assert done.exit_code == 1
     assert "tls.certificate: is missing; give all three files, or none" in done.output
-    (guarded.directory / "theirs").mkdir()
-    stranger = Authority(guarded.directory / "theirs").issue("alice", role="operator")
-    done = guarded.asked(stranger, "status")
+
+
+def test_a_source_that_calls_the_child_by_another_name_is_told_of_child(guarded: Guarded) -> None:
+    mine = guarded.authority.issue("v")
+    said = "the certificate there bears another name; "
+    remedy = "give the name of the node there with --child NAME"
+    assert said + remedy in guarded.refused(mine, "v", child=None)
+    assert said + "'d' is what --child says; give the name" in guarded.refused(mine, "v", child="d")
+
+
+def test_a_certificate_of_another_authority_is_told(guarded: Guarded, tmp_path: Path) -> None:
+    theirs = Authority(tmp_path)
+    remedy = "its certificate does not pass with --tls-ca; give the file of the CA that has issued it"
+    done = guarded.asked(theirs.issue("alice", role="operator"), "status")
     assert done.exit_code == 1
-    assert "see that it runs" in done.output
-    assert "a certificate of the same CA" in done.output
+    assert remedy in done.output
+    assert remedy in guarded.refused(theirs.issue("w"), "w")
+
+
+def test_a_certificate_that_the_other_side_does_not_know_is_told(guarded: Guarded, tmp_path: Path) -> None:
+    """One's own is of another authority; that of the other side passes."""
+    theirs = Authority(tmp_path)
+    remedy = "it hangs up; see that --tls-certificate is of the CA that it knows"
+    alice = replace(theirs.issue("alice", role="operator"), ca=guarded.authority.file)
+    done = guarded.asked(alice, "status")
+    assert done.exit_code == 1
+    assert remedy in done.output
+    assert remedy in guarded.refused(replace(theirs.issue("x"), ca=guarded.authority.file), "x")
+
+
+def test_plain_text_to_who_asks_for_certificates_is_told(guarded: Guarded) -> None:
+    remedy = "it hangs up; give --tls-certificate, --tls-key and --tls-ca if it asks for certificates"
+    for command in (("status",), ("query", "list")):
+        done = guarded.asked(None, *command)
+        assert done.exit_code == 1
+        assert remedy in done.output
+    assert remedy in guarded.refused(None, "y", child=None)
+
+
+def test_certificates_to_who_speaks_plain_text_are_told(
+    guarded: Guarded, operator: Credentials, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "topology.json"
+    manifest.write_text(json.dumps(document(QUERIES)))
+    with Program(
+        tmp_path / "log", "headwater_root", "--topology", manifest, "--directory", tmp_path / "root"
+    ) as root:
+        done = guarded.said(operator, "status", "--root", f"127.0.0.1:{root.port}")
+    assert done.exit_code == 1
+    assert "it speaks plain text; leave out --tls-certificate" in done.output

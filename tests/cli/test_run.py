@@ -93,7 +93,7 @@ def processes(directory: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
     running = started(tmp_path)
     try:
@@ -103,8 +103,8 @@ def test_nothing_is_left_behind(tmp_path: Path, how: signal.Signals) -> None:
         while processes(tmp_path) and time.monotonic() < until:
             time.sleep(0.1)
         assert processes(tmp_path) == []
-        if how is signal.SIGINT:
-            assert running.returncode == 130
+        if how is not signal.SIGKILL:
+            assert running.returncode == (130 if how is signal.SIGINT else 143)
             assert not list(tmp_path.iterdir())
     finally:
         running.kill()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -282,12 +284,27 @@ def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -
     assert said["counted"] == said["accepted"] + said["heartbeats"]
 
 
+def test_late_and_rejected_events_are_settled_and_not_said_to_be_counted(
+    running: Tree, tmp_path: Path
+) -> None:
+    path = written(
+        tmp_path / "x.csv", [f"{BEGIN + 9_000_000},1,k", f"{BEGIN},2,k", f"{BEGIN + 9_000_001},3,k"]
+    )
+    done = send(running, path, "--name", "s", "--lateness", "1s", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert "3 settled by the root, 0 waiting" in done.stdout
+    assert "settled are late and rejected events too, which headwater status tells apart" in done.stdout
+    status = CliRunner().invoke(main, ["status", "--root", f"127.0.0.1:{running.above}", "--json"])
+    totals = summary(status)["totals"]
+    assert (totals["counted"], totals["late"]) == (2, 1)
+
+
 def test_what_waits_is_not_guessed_before_it_is_connected(shared: Tree, tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", lines(300, begin=NOW))
     spool = tmp_path / "spools"
     done = send(shared, path, "--name", "known", spool=spool)
     assert done.exit_code == 0, done.stderr
-    assert "300 counted by the root, 0 waiting" in done.stdout
+    assert "300 settled by the root, 0 waiting" in done.stdout
     # All of it is counted, which only the root knows.
     done = send(NOWHERE, path, "--name", "known", "--timeout", "0s", spool=spool)
     assert done.exit_code == 3
@@ -321,6 +338,44 @@ def test_a_status_counts_events_without_heartbeats(running: Tree, tmp_path: Path
     assert summary(done)["sources"][0]["position"] == 51
 
 
+def test_the_command_that_is_shown_for_the_rest_sends_it(running: Tree, tmp_path: Path) -> None:
+    """Typed as it stands there; only the address, where nobody listens yet, is another one."""
+    path = written(tmp_path / "x.csv", lines(30))
+    given = ("--name", "its name", "--spool-mib", 7, "--child", "c", "--timeout", "0s")
+    done = send(NOWHERE, path, *given, spool=tmp_path / "my spools")
+    assert done.exit_code == 3, done.stderr
+    [shown] = re.findall(r"; `headwater (.*)` sends them", done.stderr)
+    words = shlex.split(shown)
+    assert words[words.index("--spool-mib") + 1] == "7"
+    assert words[words.index("--child") + 1] == "c"
+    words[words.index("--to") + 1] = running.address
+    done = CliRunner().invoke(main, [*words, "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["left"], sorted(each.name for each in tmp_path.glob("*spools"))) == (
+        0,
+        ["my spools"],
+    )
+    status = CliRunner().invoke(main, ["status", "--root", f"127.0.0.1:{running.above}", "--json"])
+    assert summary(status)["totals"]["accepted"] == 30
+
+
+def test_of_several_sources_each_is_to_be_resumed(tmp_path: Path) -> None:
+    rows = [f"{BEGIN + n},1,k,s{n}" for n in range(3)]
+    path = written(tmp_path / "x.csv", rows, "ts,value,key,source")
+    done = send(NOWHERE, path, "--timeout", "0s", spool=tmp_path / "spools")
+    assert done.exit_code == 3, done.stderr
+    assert "--name s0 " in done.stderr
+    assert "sends those of s0; do the same for the other 2 sources" in done.stderr
+
+
+def test_nothing_is_resumed_where_there_is_no_spool(tmp_path: Path) -> None:
+    """A wrong name or directory is a mistake, and not an empty spool."""
+    done = send(NOWHERE, "--resume", "--name", "s", "--timeout", "0s", spool=tmp_path / "spools")
+    assert done.exit_code == 1
+    assert f"spool: there is none in {tmp_path / 'spools' / 's'}; give the --name and --spool" in done.stderr
+    assert not (tmp_path / "spools").exists()
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
@@ -348,7 +403,8 @@ def test_what_cannot_be_sent_is_told(
 
 def test_the_spools_are_below_the_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    done = CliRunner().invoke(main, ["send", "--resume", "--name", "a/b", "--to", NOWHERE, "--timeout", "0s"])
+    given = ["--name", "a/b", "--heartbeat-at", "1", "--to", NOWHERE, "--timeout", "0s"]
+    done = CliRunner().invoke(main, ["send", *given])
     assert done.exit_code == 3, done.stderr
     [directory] = (tmp_path / "headwater" / "sources").iterdir()
     assert directory.name.startswith("a_b.")
