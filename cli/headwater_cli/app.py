@@ -23,7 +23,7 @@ COMMANDS = {
     ),
     "send": (
         "headwater_cli.send",
-        "Send events of FILE (- is the standard input) until the root has counted them.",
+        "Send events of FILE (- is the standard input) until the root has settled them.",
     ),
     "query": ("headwater_cli.query", "Add, remove and list the queries of a running tree."),
     "source": ("headwater_cli.source", "Give up sources of a running tree, or records that hold one up."),

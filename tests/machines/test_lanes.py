@@ -13,7 +13,7 @@ from headwater.machines.lane import Lane
 from headwater.machines.lanes import Lanes
 from headwater.machines.messages import Ack, Barrier, Delivery, Hello, Message, Resync, Welcome
 from headwater.machines.records import Admitted, Body, Changed, Idled, Merged, Resumed, Retired
-from headwater.machines.root import ADMISSION, RootMachine, Settings
+from headwater.machines.root import RootMachine, Settings
 from headwater.machines.state import State
 from headwater.node import Change, Node
 from headwater.partials import Partial
@@ -188,7 +188,7 @@ class Rooted:
     def greet(self, opening: str, opened_at: int, spool: str = "spool") -> str:
         hello = Hello("a", spool, opening, opened_at, 0, 9, echo="nonce")
         # A name gets its next incarnation a second after the one before at the earliest.
-        self._now += ADMISSION
+        self._now += self.machine.settings.admission
         welcome = self.machine.step("c", hello, self._now)[-1].message
         assert isinstance(welcome, Welcome)
         return welcome.source

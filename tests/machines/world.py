@@ -193,7 +193,9 @@ class World:
 
     def _make(self, name: str) -> None:
         if name == "root":
-            settings = root.Settings(expected=self.expected, start_timeout=200, memory=150, apart=self.apart)
+            settings = root.Settings(
+                expected=self.expected, start_timeout=200, memory=150, admission=20, apart=self.apart
+            )
             made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
             if self.shots is not None and self.disk.snapshot[0] and self.shots.random() < 0.5:
                 made.restore(self.snapshots.decode(self.disk.snapshot[1]))

@@ -58,9 +58,6 @@ from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
 
-# How long a name has to wait for its next incarnation, in microseconds.
-ADMISSION = 1_000_000
-
 
 class LogDiffers(PermanentError):
     """The log says that something else held than its replay comes to: another program wrote it."""
@@ -75,6 +72,8 @@ class Settings:
     pending: int = 64
     # For how long is remembered who has asked what was counted.
     memory: int = 600_000_000
+    # How long a name has to wait for its next incarnation.
+    admission: int = 1_000_000
     apart: Apart = shared
 
 
@@ -95,7 +94,7 @@ class RootMachine:
         self._journal, self._draw, self._emit = journal, nonce, emit
         self._nonces = Nonces(nonce)
         # When a name was admitted last.
-        self._admissions: Recent[str, int] = Recent(ADMISSION)
+        self._admissions: Recent[str, int] = Recent(settings.admission)
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
         self._go_on(State(self.queries, settings.expected, settings.apart))
@@ -358,7 +357,7 @@ class RootMachine:
             return
         if any(isinstance(body, Admitted) for body in placed):
             last = self._admissions.get(message.name)
-            if last is not None and now - last < ADMISSION:
+            if last is not None and now - last < self.settings.admission:
                 # A device could fill the log with them: it says hello again.
                 return
             self._admissions.put(message.name, now, now)
