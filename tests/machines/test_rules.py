@@ -451,3 +451,13 @@ def test_the_start_timeout_counts_from_the_first_source_on() -> None:
     assert not machine.engine.started
     machine.tick(11 * late)
     assert machine.engine.started
+
+
+def test_a_hello_that_changes_nothing_makes_nothing_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk()
+    machine = begun(disk)
+    hello(machine, "a", "a1", 0, 5, 0)
+    synced: list[int] = []
+    monkeypatch.setattr(disk, "sync", lambda: synced.append(len(disk.records)))
+    assert isinstance(hello(machine, "a", "a1", 0, 5, 9_000_000).message, Welcome)
+    assert synced == []

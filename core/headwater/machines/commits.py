@@ -64,7 +64,9 @@ class Commits:
     def decide(self, *bodies: Body) -> None:
         for body in bodies:
             self._write(body)
-        self._sync()
+        # Most hellos change nothing: there is nothing to make durable.
+        if bodies:
+            self._sync()
 
     def replay(self, position: int, body: Body) -> None:
         """What the log has."""
