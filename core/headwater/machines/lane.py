@@ -160,8 +160,7 @@ class Lane:
         """Read columns as far as they fit and may be read."""
         source = self.engine.sources[columns.source]
         barrier = self.barriers.get(source.name)
-        # The opening that holds comes from above; until it does, columns of another wait.
-        if columns.opening != source.opening and (barrier is None or columns.opening != barrier.opening):
+        if not self._is_open(source, columns.opening):
             return
         high = columns.high if barrier is None else min(columns.high, barrier.number)
         if not columns.low <= source.position < high:
@@ -176,6 +175,11 @@ class Lane:
             self.held_bytes += size
             self.unsent_bytes += size
             self._records += read
+
+    def _is_open(self, source: Source, opening: str) -> bool:
+        """The opening that holds comes from above; until it does, columns of another wait."""
+        barrier = self.barriers.get(source.name)
+        return opening == source.opening or (barrier is not None and opening == barrier.opening)
 
     def merge(self, partial: Partial, taken: int) -> None:
         """Take a batch, of so many bytes, whole; raises if it does not fit."""
