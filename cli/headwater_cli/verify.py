@@ -12,8 +12,8 @@ from headwater.sources import SourceId
 from headwater.topology import Topology
 from headwater.verification import decisions_of, differences
 from headwater_cli.feeds import Feed
-from headwater_cli.lives import Lives
 from headwater_root import resultlines
+from headwater_root.lives import Lives
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
 from headwater_source.columns import Events

@@ -310,10 +310,10 @@ class Lane:
         return sent
 
     def told(self, standings: Standings) -> list[Sent]:
-        gone = {name for name, standing in standings.items() if standing is None}
-        held = gone & self.engine.sources.keys()
+        gone = [name for name, standing in standings.items() if standing is None]
+        held = [name for name in gone if name in self.engine.sources]
         made = self.rebuild(dict.fromkeys(held), ()) if held else []
-        self.gone |= gone
+        self.gone.update(gone)
         for name, standing in standings.items():
             if standing is not None and not self.knows(name):
                 self._admit(name, standing)
@@ -335,7 +335,8 @@ class Lane:
         for change in changes:
             if change.version > self.engine.version:
                 self.engine.apply(change)
-        for name in before.keys() | standings.keys():
+        # In an order that does not depend on the process: a run can be replayed.
+        for name in {**before, **standings}:
             standing = standings.get(name)
             if name in standings and standing is None:
                 self.forget(name)
@@ -378,8 +379,10 @@ class Lane:
         for sent in self.sent:
             for name, span in sent.partial.vector.items():
                 lows.setdefault(name, span.low)
-        for name in self.moved():
-            lows.setdefault(name, self.engine.sources[name].since)
+        moved = self.moved()
+        for name in self.engine.sources:
+            if name in moved:
+                lows.setdefault(name, self.engine.sources[name].since)
         return lows
 
     def _take_again(self, parts: Sequence[Part]) -> Iterator[Sent | None]:

@@ -16,7 +16,7 @@ from headwater.results import Result, Results
 from headwater.sources import SourceId
 from headwater.verification import differences
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
-from headwater_cli.lives import Lives
+from headwater_root.lives import Lives
 from tests.harness import joined, rows_of
 
 SOURCE = str(SourceId("s", 1))

@@ -1,0 +1,129 @@
+"""What must hold: the invariants of the protocol after every step, and the oracle's answer at the end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from headwater import oracle
+from headwater.events import Record as Event
+from headwater.machines.records import Admitted, Merged, Opened, Record, Retired
+from headwater.machines.root import RootMachine
+from headwater.queries import Query
+from headwater.results import Result
+from headwater.root import Root
+from headwater.verification import decisions_of, differences
+from headwater_root.lives import Lives
+
+
+class Broken(AssertionError):
+    """Something that must always hold does not."""
+
+
+class Judge:
+    """Looks at the log and at the root; it has no part in the run."""
+
+    def __init__(self, queries: Iterable[Query], lanes: Iterable[int]) -> None:
+        self.lives = Lives(queries)
+        self._offsets: dict[str, int] = {}
+        # The last opening of each source, by which its records are found.
+        self._openings: dict[str, str] = {}
+        self._begun = set(lanes)
+        self._applied: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        self._watermark: int | None = None
+        self._counted: dict[str, int] = {}
+        self._retired: set[str] = set()
+        # The records of each opening's spool.
+        self.histories: dict[str, list[Event]] = {}
+
+    # The log
+
+    def durable(self, record: Record) -> None:
+        """A record that will never go away."""
+        body = record.body
+        self.lives.take(record)
+        if self._watermark is not None and (record.watermark is None or record.watermark < self._watermark):
+            raise Broken(f"I5: the watermark fell from {self._watermark} to {record.watermark}")
+        self._watermark = record.watermark
+        if isinstance(body, Admitted):
+            self._offsets[body.source], self._openings[body.source] = body.offset, body.opening
+        elif isinstance(body, Opened):
+            self._openings[body.source] = body.opening
+        elif isinstance(body, Retired):
+            self._retired.add(body.source)
+        elif isinstance(body, Merged):
+            self._tiles(body)
+
+    def _tiles(self, body: Merged) -> None:
+        """I2: what is applied tiles without gap or overlap, in each lane."""
+        applied = self._applied[body.lane]
+        for name, span in body.partial.vector.items():
+            # A lane that is added begins where lane 0 stands.
+            low = applied.get(name, 0 if body.lane in self._begun else span.low.position)
+            if span.low.position != low or span.high.position < low:
+                raise Broken(
+                    f"I2: lane {body.lane} is at {low} of {name} and applies "
+                    f"({span.low.position}, {span.high.position}]"
+                )
+            if body.lane == 0 and name in self._retired:
+                raise Broken(f"I2: {name} is retired, and something of it is applied")
+            applied[name] = span.high.position
+
+    # The root
+
+    def counted(self, opening: str) -> int:
+        """Up to which record of a spool, by its opening, the root has counted for good."""
+        found = [source for source, last in self._openings.items() if last == opening]
+        return max((self._offsets[name] + self._counted.get(name, 0) for name in found), default=0)
+
+    def stepped(self, root: RootMachine) -> None:
+        """The root has made something durable."""
+        engine = root.engine
+        for name, counted in root.committed.items():
+            if counted < self._counted.get(name, 0):
+                raise Broken(f"I5: what is counted of {name} fell from {self._counted[name]} to {counted}")
+            self._counted[name] = counted
+            account, position = engine.account(name), engine.sources[name].position
+            judged = account.counted + account.late + account.rejected
+            if not account.accepted == position == judged:
+                raise Broken(f"I6: {name} is at {position}, its account says {account}")
+
+    # The end
+
+    def final(self, root: RootMachine, found: Mapping[int, list[Result]]) -> None:
+        """Every window is what the oracle says, in every lane."""
+        for number, engine in root.engines.items():
+            for name, known in engine.sources.items():
+                reached = root.engine.sources[name].position
+                if known.position != reached:
+                    raise Broken(f"I8: lane {number} is at {known.position} of {name}, lane 0 at {reached}")
+        self.windows(root, found)
+
+    def windows(self, root: RootMachine, found: Mapping[int, list[Result]]) -> None:
+        """I3: what was put out so far is what the oracle says of what was counted so far."""
+        wrong = [line for engine in root.engines.values() for line in self._wrong(engine, found)]
+        if wrong:
+            raise Broken("\n".join(["I3: windows differ from the oracle's", *wrong[:8]]))
+
+    def _wrong(self, engine: Root, found: Mapping[int, list[Result]]) -> list[str]:
+        events, sources = [], []
+        for name, known in engine.sources.items():
+            sources.append(oracle.Source(name, known.lateness, known.site))
+            begin = self._offsets[name]
+            records = self.histories[self._openings[name]][begin : begin + known.position]
+            if len(records) != known.position:
+                raise Broken(f"{known.position} records of {name} are counted, {len(records)} were accepted")
+            for seq, (ts, key, value, mark) in enumerate(records, start=1):
+                events.append(oracle.Event(name, seq, ts, key, value, mark))
+        mine = {query.id for query in engine.queries}
+        specs = [spec for spec in self.lives.specs() if spec.id in mine]
+        expected = oracle.windows(
+            events, sources, specs, decisions=decisions_of(engine), watermark=engine.watermark
+        )
+        rows = [
+            oracle.Row(r.query, r.site, r.key, r.start, r.end, r.count, r.values)
+            for position in sorted(found)
+            for r in found[position]
+            if r.query in mine
+        ]
+        return differences(expected, rows)
