@@ -31,6 +31,10 @@ COMMANDS = {
         "headwater_cli.status",
         "Say how a running tree stands: watermark, nodes, sources, totals, sinks.",
     ),
+    "simulate": (
+        "headwater_cli.simulate",
+        "Run the real machines of sources, nodes and root on a simulated network, clock and disk.",
+    ),
 }
 
 
@@ -82,4 +86,5 @@ def main() -> None:
     headwater query add load.yaml
     headwater source retire boiler-7
     headwater status --watch
+    headwater simulate --seeds 1000
     """

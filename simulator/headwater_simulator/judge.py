@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from headwater import oracle
@@ -35,12 +35,15 @@ class Judge:
         self._retired: set[str] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
+        # What was logged, by kind.
+        self.logged: Counter[str] = Counter()
 
     # The log
 
     def durable(self, record: Record) -> None:
         """A record that will never go away."""
         body = record.body
+        self.logged[type(body).__name__.lower()] += 1
         self.lives.take(record)
         if self._watermark is not None and (record.watermark is None or record.watermark < self._watermark):
             raise Broken(f"I5: the watermark fell from {self._watermark} to {record.watermark}")
@@ -97,7 +100,31 @@ class Judge:
                 reached = root.engine.sources[name].position
                 if known.position != reached:
                     raise Broken(f"I8: lane {number} is at {known.position} of {name}, lane 0 at {reached}")
+                self._account(number, engine, name)
         self.windows(root, found)
+
+    def _account(self, number: int, engine: Root, name: str) -> None:
+        """I6: what is late and what is rejected is the same for the oracle, and in every lane."""
+        events, known = self._events(engine, name), engine.sources[name]
+        sides = oracle.judge(events, oracle.Source(name, known.lateness), decisions_of(engine))
+        expected, account = tuple(map(len, sides)), engine.account(name)
+        found = (account.counted, account.late, account.rejected)
+        if found != expected:
+            raise Broken(
+                f"I6: of {name} lane {number} has counted, found late and rejected {found}, "
+                f"the oracle {expected}"
+            )
+
+    def _events(self, engine: Root, name: str) -> list[oracle.Event]:
+        """What was counted of a source, as it was accepted."""
+        begin, position = self._offsets[name], engine.sources[name].position
+        records = self.histories[self._openings[name]][begin : begin + position]
+        if len(records) != position:
+            raise Broken(f"I6: {position} records of {name} are counted, {len(records)} were accepted")
+        return [
+            oracle.Event(name, seq, ts, key, value, mark)
+            for seq, (ts, key, value, mark) in enumerate(records, start=1)
+        ]
 
     def windows(self, root: RootMachine, found: Mapping[int, list[Result]]) -> None:
         """I3: what was put out so far is what the oracle says of what was counted so far."""
@@ -106,15 +133,9 @@ class Judge:
             raise Broken("\n".join(["I3: windows differ from the oracle's", *wrong[:8]]))
 
     def _wrong(self, engine: Root, found: Mapping[int, list[Result]]) -> list[str]:
-        events, sources = [], []
-        for name, known in engine.sources.items():
-            sources.append(oracle.Source(name, known.lateness, known.site))
-            begin = self._offsets[name]
-            records = self.histories[self._openings[name]][begin : begin + known.position]
-            if len(records) != known.position:
-                raise Broken(f"{known.position} records of {name} are counted, {len(records)} were accepted")
-            for seq, (ts, key, value, mark) in enumerate(records, start=1):
-                events.append(oracle.Event(name, seq, ts, key, value, mark))
+        known = engine.sources.values()
+        sources = [oracle.Source(each.name, each.lateness, each.site) for each in known]
+        events = [event for each in known for event in self._events(engine, each.name)]
         mine = {query.id for query in engine.queries}
         specs = [spec for spec in self.lives.specs() if spec.id in mine]
         expected = oracle.windows(

@@ -20,6 +20,7 @@ class Outcome:
     kind: str | None = None
     steps: int = 0
     faults: Counter[str] = field(default_factory=Counter)
+    logged: Counter[str] = field(default_factory=Counter)
     transitions: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
 
@@ -37,5 +38,5 @@ def run(plan: Plan | int, watch: Watch | None = None) -> Outcome:
         outcome.kind = f"{type(error).__name__} {str(error).partition(':')[0][:40]} in {frame.name}"
     if world is not None:
         outcome.steps, outcome.faults = world.steps, world.happened
-        outcome.transitions = world.transitions
+        outcome.logged, outcome.transitions = world.judge.logged, world.transitions
     return outcome

@@ -57,12 +57,15 @@ def _plain(given: object) -> str:
     if isinstance(given, Barrier):
         return f"{given.number} {given.opening}"
     if isinstance(given, Batch):
-        return f"{given.source} ({given.first - 1}, {given.first - 1 + len(given)}] ts {given.ts.tolist()}"
+        low = given.first - 1
+        return f"{_plain(given.source)} ({low}, {low + len(given)}] ts {given.ts.tolist()}"
     if isinstance(given, Partial):
-        spans = (f"{name} ({_plain(span.low)}, {_plain(span.high)}]" for name, span in given.vector.items())
+        spans = (
+            f"{_plain(name)} ({_plain(span.low)}, {_plain(span.high)}]" for name, span in given.vector.items()
+        )
         return f"v{given.version} " + ", ".join(spans)
     if isinstance(given, Mapping):
-        return "{" + ", ".join(f"{key}: {_plain(value)}" for key, value in given.items()) + "}"
+        return "{" + ", ".join(f"{_plain(key)}: {_plain(value)}" for key, value in given.items()) + "}"
     if isinstance(given, tuple | frozenset):
         return "(" + ", ".join(map(_plain, given)) + ")"
     if hasattr(given, "__dataclass_fields__"):
@@ -71,4 +74,4 @@ def _plain(given: object) -> str:
             f"{name}={_plain(value)}" for name, value in told if value not in (None, "", (), {}, 0, False)
         ]
         return f"{type(given).__name__}({', '.join(parts)})"
-    return str(given)
+    return str(given).replace("\0", "#")

@@ -18,7 +18,7 @@ from headwater_simulator.disks import Disk, Killed, Spool
 from headwater_simulator.faults import befall
 from headwater_simulator.judge import Broken, Judge
 from headwater_simulator.network import Network
-from headwater_simulator.plans import CEASES, END, FAR, Fault, Plan
+from headwater_simulator.plans import CEASES, END, FAR, LETTERS, Fault, Plan
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2
 
@@ -224,8 +224,10 @@ class World:
         assert machine is None or isinstance(machine, root.RootMachine)
         return machine
 
-    def act(self, name: str, action: Callable[[], Sequence[Send]], zombie: bool = False) -> None:
-        """Let a machine do something, and send what it says."""
+    def act(
+        self, name: str, action: Callable[[], Sequence[Send]], why: str = "by itself", zombie: bool = False
+    ) -> None:
+        """Let a machine do something, and send what it says; `why` is what it answers."""
         machine = self.machines[name]
         try:
             sends = action()
@@ -238,11 +240,18 @@ class World:
             self._judge_root(machine)
         elif sends and isinstance(machine, node.NodeMachine) and not zombie:
             self._judge_node(name, machine)
+        said = " ".join(sorted({type(send.message).__name__ for send in sends}))
+        self.transitions[self._role(name), why, said] += 1
         for send in sends:
             if self._watched:
                 self._watch(self.now, name, send)
             for time in self.network.times(name, send.to, self.now):
                 self.at(time, self._receive, name, send.to, send.message)
+
+    def _role(self, name: str) -> str:
+        if name == "root" or name in self.feeds:
+            return "root" if name == "root" else "source"
+        return "child" if name[0] == LETTERS[0] else "intermediate"
 
     def decide(self, action: Callable[[], object]) -> None:
         """Let the root decide something that nobody is told of at once."""
@@ -355,7 +364,7 @@ class World:
         machine, clock = self.machines[to], self._clock(to)
         if self._watched:
             self._watch(self.now, to, (sender, message))
-        self.act(to, lambda: machine.step(sender, message, clock))
+        self.act(to, lambda: machine.step(sender, message, clock), type(message).__name__)
 
     # Faults
 

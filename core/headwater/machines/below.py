@@ -135,8 +135,10 @@ class Below:
         while (begin := self._holding.position(name)) < columns.high:
             end = min(begin + portion, columns.high)
             for lane in lanes:
+                # One that is ahead may wait for the others, and takes nothing of this.
+                ahead = lane.engine.sources[name].position >= end
                 wanted = (end - begin) * lane.record_bytes
-                if not self._make_room(lane, [name], wanted, now, out):
+                if not ahead and not self._make_room(lane, [name], wanted, now, out):
                     return False
             was = lanes[0].engine.sources[name].position
             for lane in lanes:
