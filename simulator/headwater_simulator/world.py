@@ -9,7 +9,7 @@ from random import Random
 
 from headwater.machines import node, root, source
 from headwater.machines.lanes import Lanes, shared
-from headwater.machines.messages import Message, Send
+from headwater.machines.messages import Message, Send, Silent
 from headwater.machines.terms import BehindTheTree
 from headwater.results import Result, Results
 from headwater_root.snapshots import Snapshots
@@ -99,12 +99,20 @@ class World:
             if self.now > PATIENCE:
                 raise Broken(f"I8: {self._unfinished()}")
             self._advance()
+        self._outlast()
         machine = self.living_root()
         assert machine is not None
         self.judge.final(machine, self.found)
         self._replay(machine)
         if self.plan.seed % 4 == 0:
             self._lose_log()
+
+    def _outlast(self) -> None:
+        """Rule 10: a process that was replaced hears of it, and ends."""
+        while any(name in self.machines and not zombie.stale for name, zombie in self.zombies):
+            if self.now > PATIENCE:
+                raise Broken("rule 10: a process that was replaced goes on")
+            self._advance()
 
     def _done(self) -> bool:
         return not self._unfinished()
@@ -202,6 +210,8 @@ class World:
         return str(self._drawn)
 
     def _emit(self, position: int, results: Results) -> None:
+        if position > self.disk.durable:
+            raise Broken(f"rule 16: results of record {position} leave before it is durable")
         self.disk.reach("emit")
         given = list(results)
         before = self.found.setdefault(position, given)
@@ -243,6 +253,8 @@ class World:
         said = " ".join(sorted({type(send.message).__name__ for send in sends}))
         self.transitions[self._role(name), why, said] += 1
         for send in sends:
+            if isinstance(send.message, Silent):
+                self.judge.reported(send.message)
             if self._watched:
                 self._watch(self.now, name, send)
             for time in self.network.times(name, send.to, self.now):
@@ -383,8 +395,6 @@ class World:
         self.disk.full = False
         for spool in self.spools.values():
             spool.full = False
-        # Those who were given up have found out by then, or never will.
-        self.at(100, self.zombies.clear)
 
     def peers(self, name: str) -> list[str]:
         """Those that could stand in for a node."""
