@@ -105,6 +105,9 @@ def _restart(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.make(fault.who)
+    if fault.number % 3 == 0:
+        # Once more, before all that the first one has said is there.
+        world.at(fault.span // 6 + 4, world.make, fault.who)
     return True
 
 

@@ -175,7 +175,7 @@ KINDS = {
     "split": 3,  # both ways between one and all others
     "slow": 2,  # what one sends takes long
     "restart": 3,  # a source begins anew with its spool
-    "setback": 1,  # a source begins anew with an older copy of its spool
+    "setback": 3,  # a source begins anew with an older copy of its spool
     "refuse": 1,  # the spool of a source is full
     "move": 4,  # a source or a node turns to another parent
     "assign": 1,  # the root sends a source to another child
@@ -183,7 +183,7 @@ KINDS = {
     "leave": 2,  # a node ends in order
     "kill": 5,  # the root dies at a failpoint
     "full": 1,  # the root's disk is full
-    "add": 2,
+    "add": 4,
     "remove": 1,
     "retire": 1,
     "clock_back": 1,  # a child's clock goes behind: what comes lies in its future

@@ -109,7 +109,7 @@ class World:
 
     def _outlast(self) -> None:
         """Rule 10: a process that was replaced hears of it, and ends."""
-        while any(name in self.machines and not zombie.stale for name, zombie in self.zombies):
+        while any(not zombie.stale for _, zombie in self.zombies):
             if self.now > PATIENCE:
                 raise Broken("rule 10: a process that was replaced goes on")
             self._advance()
@@ -413,8 +413,9 @@ class World:
                 self.parent[below] = heir
 
     def haunt(self, name: str, zombie: node.NodeMachine) -> None:
-        """The process that was replaced goes on."""
-        if zombie.stale or name not in self.machines or (name, zombie) not in self.zombies:
+        """The process that was replaced goes on, until it hears of it or its place is gone."""
+        if zombie.stale or name not in self.machines:
+            self.zombies = [each for each in self.zombies if each[1] is not zombie]
             return
         clock = self._clock(name)
         self.act(name, lambda: zombie.flush(clock), zombie=True)
