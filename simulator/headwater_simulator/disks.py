@@ -97,11 +97,10 @@ class Spool:
     def head(self) -> int:
         return len(self.records)
 
-    def append(self, record: Event) -> bool:
-        """False: it is refused."""
+    def append(self, record: Event) -> None:
+        """A full one refuses it."""
         if not self.full:
             self.unsynced.append(record)
-        return not self.full
 
     def sync(self, now: int) -> None:
         """What was appended is accepted from here on."""

@@ -115,6 +115,7 @@ def _setback(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.spools[fault.who].set_back(world.now - fault.span)
+    world.judge.set_back.add(fault.who)
     world.make(fault.who)
     return True
 
@@ -146,7 +147,6 @@ def _kill(world: World, fault: Fault) -> bool:
     if "root" not in world.machines:
         return False
     world.disk.arm(fault.other, fault.number % 3)
-    world.happened[f"kill at {fault.other}"] += 1
     return True
 
 

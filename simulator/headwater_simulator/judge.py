@@ -54,6 +54,8 @@ class Judge:
         self._reports: set[tuple[str, int, str, int]] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
+        # The sources, by name, whose spools were set back.
+        self.set_back: set[str] = set()
         # What was logged, by kind.
         self.logged: Counter[str] = Counter()
 
@@ -142,9 +144,13 @@ class Judge:
         for number, engine in root.engines.items():
             for name, known in engine.sources.items():
                 reached = root.engine.sources[name].position
-                if known.position != reached:
+                # What a spool that was set back no longer has, a lane that has not heard of it never will.
+                lost = known.retired and SourceId.of(name).name in self.set_back
+                if known.position != reached and not lost:
                     raise Broken(f"I8: lane {number} is at {known.position} of {name}, lane 0 at {reached}")
-                self._account(number, engine, name)
+                # The account of a lane that was added begins there.
+                if number in self._begun:
+                    self._account(number, engine, name)
         self.windows(root, found)
 
     def _account(self, number: int, engine: Root, name: str) -> None:

@@ -320,8 +320,7 @@ class World:
         while self._said[name] < len(feed.records) and feed.records[self._said[name]].when <= self.now:
             said = feed.records[self._said[name]]
             self._said[name] += 1
-            if not spool.append((said.ts, said.key, said.value, said.mark)):
-                self.happened["refused records"] += 1
+            spool.append((said.ts, said.key, said.value, said.mark))
         if self.quiet and not spool.unsynced and (not spool.records or spool.records[-1][0] != END):
             spool.append((END, None, None, None))
         if self.quiet or self._chance_of(name).random() < 0.8:
@@ -383,7 +382,7 @@ class World:
     def _fault(self, fault: Fault) -> None:
         self._watch(self.now, fault.who, fault)
         if not self.quiet and befall(self, fault):
-            self.happened[fault.kind] += 1
+            self.happened[f"kill at {fault.other}" if fault.kind == "kill" else fault.kind] += 1
 
     def _cease(self) -> None:
         """From now on nothing befalls anybody."""

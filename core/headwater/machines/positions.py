@@ -24,6 +24,7 @@ from headwater.machines.refusals import Refusals
 from headwater.machines.rootlane import RootLane
 from headwater.machines.state import State
 from headwater.partials import Partial
+from headwater.prefix import Prefix
 
 
 class Positions:
@@ -71,6 +72,9 @@ class Positions:
             if idle:
                 self._commits.decide_behind(out, *(Resumed(n) for n in idle))
         elif any(self._is_early(name, span.high.position) for name, span in vector.items()):
+            # What no longer fits may be of records that are gone: lane 0 would never come to them.
+            if any(_is_over(lane.prefix(name), span.low) for name, span in vector.items()):
+                out.add(sender, self._resync(message, lane, list(vector), partial.version))
             return
         try:
             fits = _fits(lane, partial)
@@ -139,6 +143,11 @@ class Positions:
             if not self._state.terms.knows(echo, self._state.position):
                 told = f"{sender} has heard of record {echo.position} of term {echo.term}"
                 raise self._state.behind(told)
+
+
+def _is_over(stands: Prefix, low: Prefix) -> bool:
+    """Whether a lane that stands there will never take what begins so."""
+    return low.position <= stands.position and low != stands
 
 
 def _fits(lane: RootLane, partial: Partial) -> bool:

@@ -180,7 +180,18 @@ class RootMachine:
 
     def begin(self) -> None:
         """The log was replayed: begin a term. Nothing is taken before."""
-        self._commits.decide(Began(self._journal.term, self._draw(), self.settings.expected))
+        began = Began(self._journal.term, self._draw(), self.settings.expected)
+        self._commits.decide(began, *map(Retired, self._superseded()))
+
+    def _superseded(self) -> list[str]:
+        """Sources behind whom another incarnation was admitted: a root that died then has not retired them."""
+        found = []
+        for name, source in self.engine.sources.items():
+            id = SourceId.of(name)
+            held = self.openings.held(id.name)
+            if not source.retired and held is not None and held.incarnation > id.incarnation:
+                found.append(name)
+        return found
 
     def replay(self, position: int, record: Record) -> None:
         """A record of the log, as it was written."""
