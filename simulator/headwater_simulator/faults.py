@@ -42,21 +42,25 @@ def _lose(world: World, fault: Fault) -> bool:
 
 def _leave(world: World, fault: Fault) -> bool:
     machine = world.machines.get(fault.who)
-    peers = world.peers(fault.who) if machine is not None else []
-    if not isinstance(machine, node.NodeMachine) or not peers:
+    if not isinstance(machine, node.NodeMachine) or not world.peers(fault.who):
         return False
     world.act(fault.who, machine.leave)
-    world.at(10, _drain, world, fault.who, machine, world.now + fault.span, world.rng.choice(peers))
+    world.at(10, _drain, world, fault.who, machine, world.now + fault.span)
     return True
 
 
-def _drain(world: World, name: str, machine: node.NodeMachine, until: int, heir: str) -> None:
+def _drain(world: World, name: str, machine: node.NodeMachine, until: int) -> None:
+    """A node that leaves is gone when all that it took is acknowledged, or it has taken too long."""
     if world.machines.get(name) is not machine:
         return
-    if machine.drained or world.now >= until:
-        world.end(name, heir if heir in world.machines else (world.peers(name) or ["root"])[0])
+    peers = world.peers(name)
+    if not peers:
+        # Nobody is left to stand in for it: whoever runs the tree starts it again.
+        world.make(name)
+    elif machine.drained or world.now >= until:
+        world.end(name, world.rng.choice(peers))
     else:
-        world.at(10, _drain, world, name, machine, until, heir)
+        world.at(10, _drain, world, name, machine, until)
 
 
 def _join(world: World, fault: Fault) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from headwater_simulator.catalogue import QUERIES
 
 # When sources have said all and faults cease, by the clock of the run; and the time of their last heartbeat.
-CEASES, END = 260, 2_000
+CEASES, END = 200, 2_000
 # A time that no clock has come to: what carries it waits (rule 15).
 FAR = 1 << 40
 # With which the names of nodes begin, from the children up.
@@ -136,12 +136,12 @@ def _tree(rng: Random) -> tuple[tuple[tuple[str, ...], ...], dict[str, str]]:
 
 
 def _feed(rng: Random, name: str) -> Feed:
-    begins = 0 if rng.random() < 0.8 else rng.randint(20, 160)
+    begins = 0 if rng.random() < 0.8 else rng.randint(20, 120)
     lateness = rng.choice([0, 3, 3, 8])
     when, clock, inside = begins, begins // 2 + rng.randint(0, 12), False
     pace, disorder, keys = rng.choice([1, 3, 6]), rng.choice([0, 0.2, 0.4]), rng.choice(["k", "kl", "klm"])
     records: list[Said] = []
-    for _ in range(rng.choice([4, 12, 20, 30])):
+    for _ in range(rng.choice([3, 8, 16, 26])):
         when += rng.randint(0, 2 * pace)
         # Some are silent for so long that they are given up.
         if rng.random() < 0.05:

@@ -307,7 +307,7 @@ class World:
         self.act(name, lambda: machine.tick(clock))
         if isinstance(machine, root.RootMachine) and name in self.machines:
             self._keep(machine)
-        self.at(self._chance_of(name).randint(6, 12), self._tick, name, life)
+        self.at(self._chance_of(name).randint(7, 17), self._tick, name, life)
 
     def _keep(self, machine: root.RootMachine) -> None:
         """The root keeps a snapshot now and then, and replays what lies behind it alone."""

@@ -184,7 +184,7 @@ class RootMachine:
         self._commits.decide(began, *map(Retired, self._superseded()))
 
     def _superseded(self) -> list[str]:
-        """Sources behind whom another incarnation was admitted: a root that died then has not retired them."""
+        """Sources whose next incarnation was admitted by a root that died before it had retired them."""
         found = []
         for name, source in self.engine.sources.items():
             id = SourceId.of(name)
