@@ -78,9 +78,7 @@ def _replace(world: World, fault: Fault) -> bool:
     machine = world.machines.get(fault.who)
     if not isinstance(machine, node.NodeMachine):
         return False
-    world.zombies.append((fault.who, machine))
-    world.make(fault.who)
-    world.at(3, world.haunt, fault.who, machine)
+    world.replace(fault.who, machine)
     return True
 
 
@@ -119,9 +117,27 @@ def _setback(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.spools[fault.who].set_back(world.now - fault.span)
-    world.judge.set_back.add(fault.who)
     world.make(fault.who)
     return True
+
+
+def _shorten(world: World, fault: Fault) -> bool:
+    if fault.who not in world.machines:
+        return False
+    above = world.parent.get(world.parent[fault.who], "root")
+    if fault.number % 2 and above != "root":
+        # What is lost is still under way when the older copy is opened.
+        world.paused[above] = world.now + 30 + fault.span
+        world.at(20, _lose_records, world, fault.who, 1 + fault.span % 3)
+    else:
+        _lose_records(world, fault.who, 1 + fault.span % 5)
+    return True
+
+
+def _lose_records(world: World, name: str, lost: int) -> None:
+    if not world.quiet:
+        world.spools[name].shorten(lost)
+        world.make(name)
 
 
 def _refuse(world: World, fault: Fault) -> bool:
@@ -212,6 +228,7 @@ _KINDS: Mapping[str, Callable[[World, Fault], bool]] = {
     "slow": _slow,
     "restart": _restart,
     "setback": _setback,
+    "shorten": _shorten,
     "refuse": _refuse,
     "move": _move,
     "assign": _assign,

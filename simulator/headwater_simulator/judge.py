@@ -48,7 +48,7 @@ class Judge:
         self._retired: set[str] = set()
         # How many sources are waited for, as the log says and by now, and how many have come.
         self._told = self._expected = self._admitted = 0
-        # By which child a source is to be read, the generations of nodes, and the silences that were reported.
+        # By which child a source is to be read, the generations of nodes, and silences that were reported.
         self._assigned: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         self._reports: set[tuple[str, int, str, int]] = set()

@@ -175,7 +175,8 @@ KINDS = {
     "split": 3,  # both ways between one and all others
     "slow": 2,  # what one sends takes long
     "restart": 3,  # a source begins anew with its spool
-    "setback": 3,  # a source begins anew with an older copy of its spool
+    "setback": 1,  # a source begins anew with an older copy of its spool
+    "shorten": 3,  # a source begins anew with a copy that lacks its last records
     "refuse": 1,  # the spool of a source is full
     "move": 4,  # a source or a node turns to another parent
     "assign": 1,  # the root sends a source to another child
@@ -183,7 +184,7 @@ KINDS = {
     "leave": 2,  # a node ends in order
     "kill": 5,  # the root dies at a failpoint
     "full": 1,  # the root's disk is full
-    "add": 4,
+    "add": 2,
     "remove": 1,
     "retire": 1,
     "clock_back": 1,  # a child's clock goes behind: what comes lies in its future
@@ -204,7 +205,7 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         layer = rng.randrange(len(nodes))
         who, other, span, number = rng.choice(nodes[layer]), "", rng.randint(5, 80), rng.randint(0, 9)
         above = nodes[layer + 1] if layer + 1 < len(nodes) else ["root"]
-        if kind in ("restart", "setback", "refuse", "retire", "assign"):
+        if kind in ("restart", "setback", "shorten", "refuse", "retire", "assign"):
             who = rng.choice(sources)
             other = rng.choice(nodes[0]) if kind == "assign" else ""
         elif kind == "pause":
@@ -228,4 +229,9 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         elif kind == "clock_back":
             who = rng.choice(nodes[0])
         faults.append(Fault(at, kind, who, other, span, number))
+    if rng.random() < 0.3:
+        # Queries come and go while batches of those before are under way.
+        for kind in ("add", "add", "add", "remove"):
+            at, span, number = rng.randint(CEASES // 4, CEASES - 10), rng.randint(5, 80), rng.randint(0, 9)
+            faults.append(Fault(at, kind, "root", "", span, number))
     return tuple(faults)

@@ -66,7 +66,8 @@ class World:
         self._said = dict.fromkeys(self.feeds, 0)
         self.spools = {name: Spool(f"spool-{name}", self.judge.counted) for name in self.feeds}
         self.machines: dict[str, Machine] = {}
-        self.zombies: list[tuple[str, node.NodeMachine]] = []
+        # With the name, the process that goes by it no longer, and how far its clock is from the world's.
+        self.zombies: list[tuple[str, node.NodeMachine, int]] = []
         self.paused: dict[str, int] = {}
         self.behind: dict[str, int] = {}
         # Each process has a clock of its own.
@@ -109,7 +110,7 @@ class World:
 
     def _outlast(self) -> None:
         """Rule 10: a process that was replaced hears of it, and ends."""
-        while any(not zombie.stale for _, zombie in self.zombies):
+        while any(not zombie.stale for _, zombie, _ in self.zombies):
             if self.now > PATIENCE:
                 raise Broken("rule 10: a process that was replaced goes on")
             self._advance()
@@ -369,9 +370,9 @@ class World:
             envelope = tree_pb2.Envelope()
             envelope.ParseFromString(_CODEC.encode(sender, to, message).SerializeToString())
             message = _CODEC.decode(envelope)
-        for name, zombie in self.zombies:
+        for name, zombie, ahead in self.zombies:
             if name == to:
-                self.act(name, lambda: zombie.step(sender, message, self._clock(name)), zombie=True)  # noqa: B023
+                self.act(name, lambda: zombie.step(sender, message, self.now + ahead), zombie=True)  # noqa: B023
         machine, clock = self.machines[to], self._clock(to)
         if self._watched:
             self._watch(self.now, to, (sender, message))
@@ -411,16 +412,23 @@ class World:
             if above == name:
                 self.parent[below] = heir
 
-    def haunt(self, name: str, zombie: node.NodeMachine) -> None:
+    def replace(self, name: str, machine: node.NodeMachine) -> None:
+        """Another process takes a name over, and the one before goes on."""
+        ahead = self._clocks[name]
+        self.zombies.append((name, machine, ahead))
+        self.make(name)
+        self.at(3, self._haunt, name, machine, ahead)
+
+    def _haunt(self, name: str, zombie: node.NodeMachine, ahead: int) -> None:
         """The process that was replaced goes on, until it hears of it or its place is gone."""
         if zombie.stale or name not in self.machines:
             self.zombies = [each for each in self.zombies if each[1] is not zombie]
             return
-        clock = self._clock(name)
+        clock = self.now + ahead
         self.act(name, lambda: zombie.flush(clock), zombie=True)
         if name in self.machines:
             self.act(name, lambda: zombie.tick(clock), zombie=True)
-        self.at(7, self.haunt, name, zombie)
+        self.at(7, self._haunt, name, zombie, ahead)
 
     # The log
 
