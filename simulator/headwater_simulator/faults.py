@@ -117,6 +117,7 @@ def _setback(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.spools[fault.who].set_back(world.now - fault.span)
+    world.judge.set_back.add(fault.who)
     world.make(fault.who)
     return True
 
@@ -137,6 +138,7 @@ def _shorten(world: World, fault: Fault) -> bool:
 def _lose_records(world: World, name: str, lost: int) -> None:
     if not world.quiet:
         world.spools[name].shorten(lost)
+        world.judge.set_back.add(name)
         world.make(name)
 
 
@@ -184,6 +186,9 @@ def _clock_back(world: World, fault: Fault) -> bool:
 def _add(world: World, fault: Fault) -> bool:
     machine = world.living_root()
     if machine is None or machine.engine.watermark is None:
+        # As soon as there is one: then most is under way.
+        if not world.quiet:
+            world.at(5, _add, world, fault)
         return False
     window = ADDED[fault.number % len(ADDED)]
     query = Query(f"+{len(machine.engine.changes)}", window, "sum", key_by="key" if fault.span % 2 else None)
