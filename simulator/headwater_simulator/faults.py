@@ -9,6 +9,7 @@ from headwater.machines import node, source
 from headwater.queries import Query
 from headwater.windows import Punctuation
 from headwater_simulator.catalogue import ADDED
+from headwater_simulator.disks import Spool
 from headwater_simulator.network import ALL
 from headwater_simulator.plans import LETTERS, Fault
 
@@ -116,8 +117,17 @@ def _setback(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.spools[fault.who].set_back(world.now - fault.span)
-    world.judge.set_back.add(fault.who)
-    world.make(fault.who)
+    world.turn_to(fault.who, world.spools[fault.who])
+    return True
+
+
+def _respool(world: World, fault: Fault) -> bool:
+    if fault.who not in world.machines:
+        return False
+    before = world.spools[fault.who]
+    world.turn_to(fault.who, Spool(f"{before.id}+", world.judge.counted))
+    if fault.number % 2:
+        world.at(fault.span, world.turn_to, fault.who, before)
     return True
 
 
@@ -209,6 +219,7 @@ _KINDS: Mapping[str, Callable[[World, Fault], bool]] = {
     "slow": _slow,
     "restart": _restart,
     "setback": _setback,
+    "respool": _respool,
     "refuse": _refuse,
     "move": _move,
     "assign": _assign,

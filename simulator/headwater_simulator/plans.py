@@ -176,6 +176,7 @@ KINDS = {
     "slow": 2,  # what one sends takes long
     "restart": 3,  # a source begins anew with its spool
     "setback": 1,  # a source begins anew with an older copy of its spool
+    "respool": 1,  # a source begins anew with a spool of its own, and may come back to the one before
     "refuse": 1,  # the spool of a source is full
     "move": 4,  # a source or a node turns to another parent
     "assign": 1,  # the root sends a source to another child
@@ -204,7 +205,7 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         layer = rng.randrange(len(nodes))
         who, other, span, number = rng.choice(nodes[layer]), "", rng.randint(5, 80), rng.randint(0, 9)
         above = nodes[layer + 1] if layer + 1 < len(nodes) else ["root"]
-        if kind in ("restart", "setback", "refuse", "retire", "assign"):
+        if kind in ("restart", "setback", "respool", "refuse", "retire", "assign"):
             who = rng.choice(sources)
             other = rng.choice(nodes[0]) if kind == "assign" else ""
         elif kind == "pause":

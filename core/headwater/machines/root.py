@@ -344,7 +344,8 @@ class RootMachine:
         source = self.engine.sources.get(message.source)
         if message.generation != self.members.generation(message.child):
             return
-        if source is None or source.idle or source.retired or self.engine.watermark is None:
+        # Before all are there nobody is given up (rule 13); then also one who has never said anything.
+        if source is None or source.idle or source.retired or not self.engine.started:
             return
         name = SourceId.of(message.source).name
         if self.members.assigned(name) != message.child:
