@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
+from headwater.sources import SourceId
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
@@ -87,6 +88,10 @@ class NodeRuntime:
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         for refused, problem in self.machine.refusals.news():
             log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+        for source, count in self.machine.keys.news():
+            extra = {"source": SourceId.of(source).name, "keys": count, "limit": self.machine.keys.cap}
+            extra["remedy"] = "mend the source, or raise limits.keysPerSource in the manifest"
+            log.warning("a source brings too many keys", extra=extra)
         return sends
 
     def _halt(self, error: Exception) -> None:

@@ -55,7 +55,16 @@ class Codec:
         queries = self._queries(sent.queries)
         assigned = tuple(map(name_of, sent.assigned))
         changes = self.changes(sent.changes)
-        return said.Registered(sent.node, sent.token, sent.generation, queries, changes, assigned, sent.nonce)
+        return said.Registered(
+            sent.node,
+            sent.token,
+            sent.generation,
+            queries,
+            changes,
+            assigned,
+            sent.nonce,
+            sent.keys_per_source,
+        )
 
     def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
         try:
@@ -183,6 +192,7 @@ def _registered(message: said.Registered) -> tuple[str, Any]:
         changes=_changes(message.changes),
         assigned=map(named, message.assigned),
         nonce=message.nonce,
+        keys_per_source=message.keys_per_source,
     )
 
 
@@ -286,6 +296,13 @@ def _silent(message: said.Silent) -> tuple[str, Any]:
     return "silent", pb.Silent(child=message.child, generation=message.generation, source=standing)
 
 
+def _crowded(message: said.Crowded) -> tuple[str, Any]:
+    standing = _standing(message.source, said.Standing(message.prefix, 0, ""))
+    return "crowded", pb.Crowded(
+        child=message.child, generation=message.generation, source=standing, keys=message.keys
+    )
+
+
 _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Hello: _hello,
     said.Register: _register,
@@ -304,6 +321,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Resync: _resync,
     said.Commit: _commit,
     said.Silent: _silent,
+    said.Crowded: _crowded,
 }
 
 
@@ -359,11 +377,19 @@ def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
     return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes)
 
 
-def _heard_silent(body: pb.Silent) -> said.Silent:
-    if not body.source.HasField("prefix"):
+def _stands(source: pb.Standing) -> Prefix:
+    if not source.HasField("prefix"):
         raise Malformed("source.prefix", "is missing", "say where the source stands")
-    prefix = partials.prefix(body.source.prefix)
-    return said.Silent(body.child, body.generation, name_of(body.source), prefix)
+    return partials.prefix(source.prefix)
+
+
+def _heard_silent(body: pb.Silent) -> said.Silent:
+    return said.Silent(body.child, body.generation, name_of(body.source), _stands(body.source))
+
+
+def _heard_crowded(body: pb.Crowded) -> said.Crowded:
+    prefix = _stands(body.source)
+    return said.Crowded(body.child, body.generation, name_of(body.source), prefix, body.keys)
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
@@ -387,4 +413,5 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     ),
     "commit": _heard_commit,
     "silent": _heard_silent,
+    "crowded": _heard_crowded,
 }

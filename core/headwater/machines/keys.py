@@ -1,0 +1,94 @@
+"""How many distinct keys each source has brought to a child, and who brings too many (protocol, rule 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headwater.events import Batch
+
+
+@dataclass(slots=True)
+class _Brought:
+    """The keys of one source by their hashes, so that long ones take no more than short ones, and the last
+    dictionary of which nothing is new: most messages have that of the one before."""
+
+    keys: set[int] = field(default_factory=set)
+    last: tuple[str, ...] | None = None
+
+
+class Keys:
+    """Counted since this child reads a source, and forgotten with it.
+
+    What is beyond the cap is not read, and nothing more is decided here: that is the root's.
+    """
+
+    def __init__(self) -> None:
+        # The root tells it to all of them; 0: there is none.
+        self.cap = 0
+        # How often columns were not read, or not to their end.
+        self.refused = 0
+        # Sources that are not read on, with how many keys they have brought.
+        self.over: dict[str, int] = {}
+        self._brought: dict[str, _Brought] = {}
+        self._news: list[tuple[str, int]] = []
+
+    def fitting(self, batch: Batch, begin: int) -> int:
+        """How many rows of a batch may be read: those before the first key that is one too many.
+
+        The rows before `begin` always may. They were counted by lane 0; another lane has to follow.
+        """
+        held = self._brought.get(batch.source)
+        if not self.cap or batch.key is None or (held is not None and held.last is batch.keys):
+            return len(batch)
+        known = held.keys if held is not None else set()
+        named = list(map(hash, batch.keys))
+        fresh = set(named) - known
+        if len(known) + len(fresh) <= self.cap or not fresh:
+            return self._all_of(batch)
+        # Not every name of a dictionary is that of a row.
+        names = np.array(named, np.int64)[batch.key[begin:]]
+        rows = np.flatnonzero(np.isin(names, np.fromiter(fresh, np.int64, len(fresh))))
+        found, first = np.unique(names[rows], return_index=True)
+        room = max(self.cap - len(known), 0)
+        if len(found) <= room:
+            return self._all_of(batch)
+        self._refuse(batch.source, len(known) + len(found))
+        return begin + int(np.sort(rows[first])[room])
+
+    def _all_of(self, batch: Batch) -> int:
+        self.over.pop(batch.source, None)
+        return len(batch)
+
+    def _refuse(self, source: str, count: int) -> None:
+        self.refused += 1
+        if source not in self.over:
+            self._news.append((source, count))
+        self.over[source] = count
+
+    def read(self, batch: Batch, rows: int) -> None:
+        """So many rows of a batch were read."""
+        if not self.cap or batch.key is None or rows <= 0:
+            return
+        held = self._brought.setdefault(batch.source, _Brought())
+        if held.last is batch.keys:
+            return
+        fresh = set(map(hash, batch.keys)) - held.keys
+        if rows == len(batch) and len(held.keys) + len(fresh) <= self.cap:
+            held.keys |= fresh
+            held.last = batch.keys
+        else:
+            used = np.unique(batch.key[:rows]).tolist()
+            held.keys.update(hash(batch.keys[code]) for code in used)
+
+    def forget(self, known: Container[str]) -> None:
+        """Sources that are not known here any more take no memory."""
+        self._brought = {name: held for name, held in self._brought.items() if name in known}
+        self.over = {name: count for name, count in self.over.items() if name in known}
+
+    def news(self) -> list[tuple[str, int]]:
+        """Sources that are not read on, and were not told of yet."""
+        news, self._news = self._news, []
+        return news
