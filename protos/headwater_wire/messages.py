@@ -219,6 +219,12 @@ def _welcome(message: said.Welcome) -> tuple[str, Any]:
     )
 
 
+def _fenced(message: said.Fenced) -> tuple[str, Any]:
+    return "fenced", pb.Fenced(
+        name=message.name, opening=message.opening, reason=message.reason, quarantined=message.quarantined
+    )
+
+
 def _columns(message: said.Columns) -> tuple[str, Any]:
     return "columns", pb.Columns(
         stream=_stream(message.stream),
@@ -311,7 +317,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Stale: lambda m: ("stale", pb.Stale(stream=_stream(m.stream))),
     said.Challenge: lambda m: ("challenge", pb.Challenge(name=m.name, opening=m.opening, nonce=m.nonce)),
     said.Welcome: _welcome,
-    said.Fenced: lambda m: ("fenced", pb.Fenced(name=m.name, opening=m.opening, reason=m.reason)),
+    said.Fenced: _fenced,
     said.Columns: _columns,
     said.Delivery: _delivery,
     said.Probe: _probe,
@@ -399,7 +405,7 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
     "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset, m.child, m.address),
-    "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason),
+    "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason, m.quarantined),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(
         _heard(m.stream), m.id, m.lane, partials.decode(m.partial), tuple(map(_heard_echo, m.echoes))

@@ -114,8 +114,8 @@ class World:
         `comings`: so often a source has said all, is retired, and another one comes under a new name.
         `retires`: so often a source is retired in the midst of what it says, and comes back as another one.
         `above`: as many more layers of one node each.
-        `keys_per_source`: so many, and in the middle one source brings more; whoever is in quarantine for that
-        is released after some time."""
+        `keys_per_source`: so many, and in the middle one source brings more; whoever is in quarantine is
+        released after some time."""
         self.keys_per_source = keys_per_source
         self.apart = apart if lanes else shared
         self.snapshots = Snapshots(queries, lambda name: None, self.apart)

@@ -54,7 +54,7 @@ class Below:
         # How many records were read.
         self.read = 0
         self.refusals = Refusals()
-        self.keys = Keys()
+        self.keys = Keys(settings.memory)
         self._holding, self._room, self._upwards = holding, room, upwards
         self._silence, self._child = silence, child
         self._listeners = Listeners(settings.memory)
@@ -138,13 +138,14 @@ class Below:
             # What is read is for lanes that follow lane 0.
             return self._read(columns, now, out)
         before = source.position
-        fitting = self.keys.fitting(batch, min(max(before - columns.low, 0), len(batch)))
+        begin = min(max(before - columns.low, 0), len(batch))
+        fitting = self.keys.fitting(batch, begin)
         if fitting < len(batch):
             columns = Read(cut(batch, 0, fitting), columns.opening)
         has_room = self._read(columns, now, out)
         reached = main.engine.sources[columns.source].position
         if reached > before:
-            self.keys.read(batch, reached - columns.low)
+            self.keys.read(batch, begin, reached - columns.low, now)
         return has_room
 
     def _read(self, columns: Read, now: int, out: Outbox) -> bool:
@@ -289,7 +290,7 @@ class Below:
         out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
 
     def forget(self, now: int) -> None:
-        """Drop what has waited for too long, and what was counted of sources that are gone."""
+        """Drop what has waited for too long, and who brings too many keys and is gone."""
         self._waiting.forget(now)
         self.keys.forget(self._holding.lanes[0].engine.sources)
 

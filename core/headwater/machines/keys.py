@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.events import Batch
+from headwater.machines.recent import Recent
+from headwater.sources import SourceId
 
 
 @dataclass(slots=True)
 class _Brought:
-    """The keys of one source by their hashes, so that long ones take no more than short ones, and the last
+    """The keys of one name by their hashes, so that long ones take no more than short ones, and the last
     dictionary of which nothing is new: most messages have that of the one before."""
 
     keys: set[int] = field(default_factory=set)
@@ -20,19 +22,20 @@ class _Brought:
 
 
 class Keys:
-    """Counted since this child reads a source, and forgotten with it.
+    """Counted since this child reads a source, under its name: another spool is no other device.
 
     What is beyond the cap is not read, and nothing more is decided here: that is the root's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
+        """A name of which nothing comes for `memory` microseconds is forgotten."""
         # The root tells it to all of them; 0: there is none.
         self.cap = 0
         # How often columns were not read, or not to their end.
         self.refused = 0
         # Sources that are not read on, with how many keys they have brought.
         self.over: dict[str, int] = {}
-        self._brought: dict[str, _Brought] = {}
+        self._brought: Recent[str, _Brought] = Recent(memory)
         self._news: list[tuple[str, int]] = []
 
     def fitting(self, batch: Batch, begin: int) -> int:
@@ -40,7 +43,7 @@ class Keys:
 
         The rows before `begin` always may. They were counted by lane 0; another lane has to follow.
         """
-        held = self._brought.get(batch.source)
+        held = self._brought.get(SourceId.of(batch.source).name)
         if not self.cap or batch.key is None or (held is not None and held.last is batch.keys):
             return len(batch)
         known = held.keys if held is not None else set()
@@ -68,24 +71,29 @@ class Keys:
             self._news.append((source, count))
         self.over[source] = count
 
-    def read(self, batch: Batch, rows: int) -> None:
-        """So many rows of a batch were read."""
-        if not self.cap or batch.key is None or rows <= 0:
+    def read(self, batch: Batch, begin: int, end: int, now: int) -> None:
+        """These rows of a batch were read."""
+        if not self.cap or batch.key is None:
             return
-        held = self._brought.setdefault(batch.source, _Brought())
+        name = SourceId.of(batch.source).name
+        held = self._brought.get(name) or _Brought()
+        self._brought.put(name, held, now)
         if held.last is batch.keys:
             return
         fresh = set(map(hash, batch.keys)) - held.keys
-        if rows == len(batch) and len(held.keys) + len(fresh) <= self.cap:
+        if end == len(batch) and len(held.keys) + len(fresh) <= self.cap:
             held.keys |= fresh
             held.last = batch.keys
         else:
-            used = np.unique(batch.key[:rows]).tolist()
+            used = np.unique(batch.key[begin:end]).tolist()
             held.keys.update(hash(batch.keys[code]) for code in used)
 
+    def decided(self, name: str) -> None:
+        """The root has this name in quarantine: once it is released it is counted anew."""
+        self._brought.pop(name)
+
     def forget(self, known: Container[str]) -> None:
-        """Sources that are not known here any more take no memory."""
-        self._brought = {name: held for name, held in self._brought.items() if name in known}
+        """Nothing is told of sources that are not known here any more."""
         self.over = {name: count for name, count in self.over.items() if name in known}
 
     def news(self) -> list[tuple[str, int]]:

@@ -138,11 +138,12 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The root does not take what this opening has, and why."""
+    """The root does not take what this opening has, and why; nor any other of a name in quarantine."""
 
     name: str
     opening: str
     reason: str
+    quarantined: bool = False
 
 
 class Echo(NamedTuple):

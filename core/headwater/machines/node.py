@@ -84,6 +84,8 @@ class NodeMachine:
             if self.child and sender == message.name and not self._holding.draining:
                 out.add(self.settings.root, replace(message, via=self.name))
         elif isinstance(message, Challenge | Fenced):
+            if isinstance(message, Fenced) and message.quarantined:
+                self._below.keys.decided(message.name)
             out.add(message.name, message)
         elif isinstance(message, Welcome):
             self._welcome(message, out)

@@ -378,13 +378,13 @@ class RootMachine:
         refusal = self._state.quarantine.refusal(name)
         if source.retired and refusal is not None:
             # It need not wait until it says hello.
-            out.add(message.child, Fenced(name, source.opening, refusal))
+            out.add(message.child, Fenced(name, source.opening, refusal, quarantined=True))
 
     def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
         refusal = self._state.quarantine.refusal(message.name)
         if refusal is not None:
-            out.add(sender, Fenced(message.name, message.opening, refusal))
+            out.add(sender, Fenced(message.name, message.opening, refusal, quarantined=True))
             return
         if self.openings.is_news(message, self.engine.sources, self._state.finishes):
             nonce = self._nonces.of(message.name, message.opening)

@@ -178,14 +178,16 @@ class Welcome(_message.Message):
     def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., child: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Fenced(_message.Message):
-    __slots__ = ("opening", "name", "reason")
+    __slots__ = ("opening", "name", "reason", "quarantined")
     OPENING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     opening: str
     name: str
     reason: str
-    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    quarantined: bool
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ..., quarantined: _Optional[bool] = ...) -> None: ...
 
 class Columns(_message.Message):
     __slots__ = ("stream", "id", "opening", "events")
