@@ -248,6 +248,17 @@ def test_keys_of_another_opening_are_not_the_source_s() -> None:
     assert of(Ack, taken(machine, Columns(STREAM, "3", batch(2, "xy"), "o")))
 
 
+def test_no_lane_goes_beyond_lane_0() -> None:
+    machine = reading(2, QUERY, COUNTED)
+    machine.step("s", Columns(STREAM, "1", batch(1, "abcdef"), "new"), 0)
+    lanes = machine._holding.lanes
+    # Lane 0 has not heard yet that the spool was opened again.
+    for lane, opening in ((0, "o"), (1, "new")):
+        lanes[lane].told({"s": Standing(Prefix(2 - lane, 1, opening=opening), 0, "")})
+    machine._below.take_waiting(0, Outbox())
+    assert {number: lane.engine.sources["s"].position for number, lane in lanes.items()} == {0: 2, 1: 2}
+
+
 def test_a_lane_that_is_behind_follows_whatever_keys_there_are() -> None:
     machine = reading(2, QUERY, COUNTED)
     machine.step("s", Columns(STREAM, "1", batch(1, "abcdef"), "o"), 0)
@@ -386,17 +397,24 @@ def test_a_root_without_a_cap_heeds_no_report(rooted: Rooted) -> None:
     assert again.decided == []
 
 
-def test_all_lanes_have_what_lane_0_has_before_a_source_is_retired_for_its_keys() -> None:
+def test_a_source_in_quarantine_goes_on_for_the_lanes_that_are_behind() -> None:
     found = Rooted(lanes=True)
     joined(found.machine)
     found.greet(0)
     found.count("a", "b", "c")
     found.count("a", lane=1)
     assert found.machine.step("c", found.report, 0) == []
-    assert found.decided == []
+    assert len(found.decided) == 1
+    # Nobody else comes under that name, nor the same one as another.
+    assert isinstance(found.greet(9_000_000, "other", "x").message, Fenced)
+    assert isinstance(found.greet(9_000_000, "p", "o2", opened_at=1).message, Fenced)
+    welcome = found.greet(9_000_000).message
+    assert isinstance(welcome, Welcome)
+    assert welcome.source == NAME
     found.count("b", "c", lane=1)
-    assert of(Fenced, found.machine.step("c", found.report, 0))
     assert all(engine.sources[NAME].retired for engine in found.machine.engines.values())
+    assert of(Fenced, found.machine.step("c", found.report, 0))
+    assert isinstance(found.greet(9_000_000).message, Fenced)
 
 
 def test_nodes_hear_the_cap_whenever_they_register(rooted: Rooted) -> None:

@@ -134,12 +134,13 @@ class Below:
         """Read columns up to the first key that is one too many; False as in `_read`."""
         main, batch = self._holding.lanes[0], columns.batch
         source = main.source(columns.source)
-        if source is None or not main.may_read(columns):
-            # What is read is for lanes that follow lane 0.
+        if source is None:
+            # What is read is for lanes that come to where lane 0 was.
             return self._read(columns, now, out)
         before = source.position
         begin = min(max(before - columns.low, 0), len(batch))
-        fitting = self.keys.fitting(batch, begin)
+        # No lane goes beyond lane 0.
+        fitting = self.keys.fitting(batch, begin) if main.may_read(columns) else begin
         if fitting < len(batch):
             columns = Read(cut(batch, 0, fitting), columns.opening)
         has_room = self._read(columns, now, out)

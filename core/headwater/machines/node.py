@@ -253,9 +253,10 @@ class NodeMachine:
         over = self._below.keys.over
         if not over:
             return
-        pending = {name for lane in self._holding.lanes.values() for name in lane.pending()}
+        lane = self._holding.lanes[0]
+        pending = lane.pending()
         for name, keys in over.items():
-            known = self._holding.lanes[0].source(name)
+            known = lane.source(name)
             # Once all that could be read of it is counted.
             if known is not None and name not in pending:
                 generation = self._upwards.link.generation

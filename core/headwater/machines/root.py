@@ -371,19 +371,19 @@ class RootMachine:
         name = SourceId.of(message.source).name
         if not source.retired and self.members.assigned(name) == message.child and 0 < cap < message.keys:
             self._commits.commit(out)
-            # Only of all that the root knows, and in all lanes: what fits is counted before.
-            if source.prefix == message.prefix and self._state.is_level(source.name):
+            # The report counts only if it is of all that the root knows: what fits is counted before.
+            if source.prefix == message.prefix:
                 reason = f"it has brought {message.keys:,} distinct keys, and limits.keysPerSource is {cap:,}"
                 self._commits.decide(Quarantined(source.name, reason))
         refusal = self._state.quarantine.refusal(name)
-        if source.retired and refusal is not None:
+        if refusal is not None and source.retired and not self._state.finishes(source.name):
             # It need not wait until it says hello.
             out.add(message.child, Fenced(name, source.opening, refusal, quarantined=True))
 
     def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
         refusal = self._state.quarantine.refusal(message.name)
-        if refusal is not None:
+        if refusal is not None and not self._finishes(message):
             out.add(sender, Fenced(message.name, message.opening, refusal, quarantined=True))
             return
         if self.openings.is_news(message, self.engine.sources, self._state.finishes):
@@ -412,6 +412,11 @@ class RootMachine:
         child = self._child_of(message)
         address = self.members.address(child)
         out.add(sender, Welcome(message.opening, source.name, held.offset, child, address))
+
+    def _finishes(self, hello: Hello) -> bool:
+        """Whether a source that is retired goes on as who it was, for lanes that are behind."""
+        placed = self.openings.place(hello, self.engine.sources, self._state.finishes)
+        return not isinstance(placed, str) and not any(isinstance(body, Admitted) for body in placed)
 
     def _child_of(self, message: Hello) -> str:
         """By whom a source is to be read: as assigned, if that child is there, else by who passed it on."""

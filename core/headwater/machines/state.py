@@ -161,14 +161,6 @@ class State:
             and not all(lane.is_gone(name) for lane in self.lanes.values())
         )
 
-    def is_level(self, name: str) -> bool:
-        """Whether all lanes stand where lane 0 does with a source, and nothing was decided for later."""
-        number = self.engine.sources[name].position
-        return all(
-            lane.engine.sources[name].position == number and name not in lane.later
-            for lane in self.lanes.values()
-        )
-
     def _prefix_changed(self, body: Opened | Idled | Resumed | Skipped | Retired) -> None:
         """What changes a prefix does so at the number where lane 0 stands, in every lane (rule 14)."""
         if isinstance(body, Opened):
