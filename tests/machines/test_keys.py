@@ -76,6 +76,15 @@ def test_as_many_keys_are_read_as_the_cap_says(cap: int, batches: list[list[str]
         keys.read(batch(1, names), 0, found, 0)
 
 
+def test_no_key_is_no_key() -> None:
+    keys = Keys(1_000)
+    keys.cap = 2
+    bare = Batch.from_records("s", 1, [(1, "a", 1.0, None), (2, None, None, None), (3, "b", 1.0, None)])
+    assert keys.fitting(bare, 0) == 3
+    keys.read(bare, 0, 3, 0)
+    assert keys.fitting(batch(4, ["", "c"]), 0) == 1
+
+
 def test_names_without_a_row_are_no_keys() -> None:
     keys = Keys(1_000)
     keys.cap = 2
@@ -133,7 +142,7 @@ def test_no_more_is_remembered_than_the_cap() -> None:
 
 def remembered(keys: Keys, name: str) -> set[int]:
     held = keys._brought.get(name)
-    return held.keys if held is not None else set()
+    return held.keys - {hash("")} if held is not None else set()
 
 
 def test_another_spool_is_no_other_device() -> None:

@@ -19,7 +19,10 @@ from headwater_root.outbox import Outbox
 
 
 def document(
-    queries: list[dict[str, Any]], expected: int = 1, limits: dict[str, int] | None = None
+    queries: list[dict[str, Any]],
+    expected: int = 1,
+    limits: dict[str, int] | None = None,
+    sinks: list[dict[str, str]] | None = None,
 ) -> dict[str, Any]:
     return {
         "apiVersion": "headwater.dev/v1alpha1",
@@ -29,7 +32,7 @@ def document(
             "sources": [{"class": "s", "site": "here", "expected": expected, "rate": 100, "lateness": "1s"}],
             "queries": queries,
             "limits": limits or {},
-            "root": {"engine": "embedded", "sinks": [{"type": "console"}]},
+            "root": {"engine": "embedded", "sinks": sinks or [{"type": "console"}]},
         },
     }
 
@@ -96,8 +99,9 @@ def tree(
     expected: int = 1,
     queries: list[dict[str, Any]] | None = None,
     limits: dict[str, int] | None = None,
+    sinks: list[dict[str, str]] | None = None,
 ) -> Iterator[Tree]:
-    manifest = document(queries or QUERIES, expected, limits)
+    manifest = document(queries or QUERIES, expected, limits, sinks)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "topology.json"
     path.write_text(json.dumps(manifest))

@@ -11,14 +11,21 @@ from headwater.events import Batch
 from headwater.machines.recent import Recent
 from headwater.sources import SourceId
 
+# A record without a key has this one.
+_NONE = hash("")
+
 
 @dataclass(slots=True)
 class _Brought:
     """The keys of one name by their hashes, so that long ones take no more than short ones, and the last
     dictionary of which nothing is new: most messages have that of the one before."""
 
-    keys: set[int] = field(default_factory=set)
+    keys: set[int] = field(default_factory=lambda: {_NONE})
     last: tuple[str, ...] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.keys) - 1
 
 
 class Keys:
@@ -43,22 +50,24 @@ class Keys:
 
         The rows before `begin` always may. They were counted by lane 0; another lane has to follow.
         """
-        held = self._brought.get(SourceId.of(batch.source).name)
-        if not self.cap or batch.key is None or (held is not None and held.last is batch.keys):
+        held = self._brought.get(SourceId.of(batch.source).name) or _Brought()
+        if not self.cap or batch.key is None or held.last is batch.keys:
             return len(batch)
-        known = held.keys if held is not None else set()
+        if held.keys.issuperset(map(hash, batch.keys)):
+            held.last = batch.keys
+            return self._all_of(batch)
         named = list(map(hash, batch.keys))
-        fresh = set(named) - known
-        if len(known) + len(fresh) <= self.cap or not fresh:
+        fresh = set(named) - held.keys
+        if held.count + len(fresh) <= self.cap:
             return self._all_of(batch)
         # Not every name of a dictionary is that of a row.
         names = np.array(named, np.int64)[batch.key[begin:]]
         rows = np.flatnonzero(np.isin(names, np.fromiter(fresh, np.int64, len(fresh))))
         found, first = np.unique(names[rows], return_index=True)
-        room = max(self.cap - len(known), 0)
+        room = max(self.cap - held.count, 0)
         if len(found) <= room:
             return self._all_of(batch)
-        self._refuse(batch.source, len(known) + len(found))
+        self._refuse(batch.source, held.count + len(found))
         return begin + int(np.sort(rows[first])[room])
 
     def _all_of(self, batch: Batch) -> int:
@@ -81,7 +90,7 @@ class Keys:
         if held.last is batch.keys:
             return
         fresh = set(map(hash, batch.keys)) - held.keys
-        if end == len(batch) and len(held.keys) + len(fresh) <= self.cap:
+        if end == len(batch) and held.count + len(fresh) <= self.cap:
             held.keys |= fresh
             held.last = batch.keys
         else:
