@@ -11,6 +11,7 @@ from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater.sources import SourceId
+from headwater_node.ahead import Ahead
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
@@ -48,6 +49,7 @@ class NodeRuntime:
         self._address = address
         self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
+        self.ahead = Ahead(self.machine.settings.horizon)
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
         self.answered: int | None = None
@@ -85,6 +87,7 @@ class NodeRuntime:
             return ()
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
+            self.ahead.look(message.batch, self.machine.sources, self.machine.watermark, now())
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         for refused, problem in self.machine.refusals.news():
             log.warning("refused a batch", extra={"sender": refused, "problem": problem})
@@ -123,6 +126,7 @@ class NodeRuntime:
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         self.exchange.send(sends)
         self.tally.look(machine.sources)
+        self.ahead.settle(machine.sources)
         if again:
             sends = machine.tick(now())
             self.repeated += sum(isinstance(send.message, Delivery) for send in sends)
