@@ -33,6 +33,7 @@ from headwater.machines.messages import (
     Welcome,
 )
 from headwater.machines.node import NodeMachine, Settings
+from headwater.machines.quarantine import Quarantine
 from headwater.machines.records import Body, Quarantined, Released
 from headwater.node import Node
 from headwater.prefix import Prefix
@@ -437,3 +438,12 @@ def test_nodes_hear_the_cap_whenever_they_register(rooted: Rooted) -> None:
         assert send.message.keys_per_source == each.machine.settings.keys_per_source
         machine.step("root", replace(send.message, node="n", token="t"), 0)
         assert machine.keys.cap == each.machine.settings.keys_per_source
+
+
+def test_the_remedy_is_a_command_that_a_shell_takes() -> None:
+    quarantine = Quarantine()
+    quarantine.apply(Quarantined(str(SourceId("hall 1; pump", 3)), "too much"))
+    refusal = quarantine.refusal("hall 1; pump")
+    assert refusal is not None
+    assert refusal.endswith("headwater source release 'hall 1; pump'")
+    assert quarantine.refusal("hall") is None

@@ -50,8 +50,10 @@ class Keys:
 
         The rows before `begin` always may. They were counted by lane 0; another lane has to follow.
         """
+        if not self.cap or batch.key is None:
+            return len(batch)
         held = self._brought.get(SourceId.of(batch.source).name) or _Brought()
-        if not self.cap or batch.key is None or held.last is batch.keys:
+        if held.last is batch.keys:
             return len(batch)
         if held.keys.issuperset(map(hash, batch.keys)):
             held.last = batch.keys

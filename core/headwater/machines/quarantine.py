@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 
 from headwater.machines.records import Quarantined, Released
 from headwater.sources import SourceId
@@ -32,5 +33,5 @@ class Quarantine:
             return None
         return (
             f"it is in quarantine: {reason}; mend the source, or raise that bound where the keys are meant, "
-            f"then release it with: headwater source release {name}"
+            f"then release it with: headwater source release {quote(name)}"
         )
