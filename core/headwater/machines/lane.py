@@ -156,12 +156,18 @@ class Lane:
 
     # Taking
 
+    def may_read(self, columns: Read) -> bool:
+        """Whether columns are of the opening that holds: it comes from above, and others wait until then."""
+        source, barrier = self.engine.sources[columns.source], self.barriers.get(columns.source)
+        return columns.opening == source.opening or (
+            barrier is not None and columns.opening == barrier.opening
+        )
+
     def read(self, columns: Read) -> None:
         """Read columns as far as they fit and may be read."""
         source = self.engine.sources[columns.source]
         barrier = self.barriers.get(source.name)
-        # The opening that holds comes from above; until it does, columns of another wait.
-        if columns.opening != source.opening and (barrier is None or columns.opening != barrier.opening):
+        if not self.may_read(columns):
             return
         high = columns.high if barrier is None else min(columns.high, barrier.number)
         if not columns.low <= source.position < high:
