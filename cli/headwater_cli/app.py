@@ -26,7 +26,10 @@ COMMANDS = {
         "Send events of FILE (- is the standard input) until the root has settled them.",
     ),
     "query": ("headwater_cli.query", "Add, remove and list the queries of a running tree."),
-    "source": ("headwater_cli.source", "Give up sources of a running tree, or records that hold one up."),
+    "source": (
+        "headwater_cli.source",
+        "Give up sources of a running tree, or records that hold one up; end a quarantine.",
+    ),
     "status": (
         "headwater_cli.status",
         "Say how a running tree stands: watermark, nodes, sources, totals, sinks.",

@@ -81,6 +81,7 @@ class Root:
         self._status: Callable[..., pb.StatusReply] = stub.Status
         self._skip: Callable[..., pb.SkipReply] = stub.Skip
         self._retire: Callable[..., pb.RetireReply] = stub.Retire
+        self._release: Callable[..., pb.ReleaseReply] = stub.Release
 
     def add(self, document: str) -> pb.AddQueryReply:
         return self._call(self._add, pb.AddQueryRequest(document=document))
@@ -114,6 +115,9 @@ class Root:
 
     def retire(self, name: str, incarnation: int | None) -> pb.RetireReply:
         return self._call(self._retire, pb.RetireRequest(source=_named(name, incarnation)))
+
+    def release(self, name: str) -> pb.ReleaseReply:
+        return self._call(self._release, pb.ReleaseRequest(name=name))
 
     def _call(self, method: Callable[..., Reply], request: Any) -> Reply:
         try:

@@ -16,11 +16,12 @@ _as_lines = click.option("--json", "as_lines", is_flag=True, help="The answer as
 
 @click.group()
 def source() -> None:
-    """Give up sources of a running tree, or records that hold one up.
+    """Give up sources of a running tree, or records that hold one up; end a quarantine.
 
     \b
     headwater source retire boiler-7
     headwater source skip boiler-7 1204
+    headwater source release boiler-7
 
     headwater status shows the sources. What is decided is a record of the root's log, and holds for good.
     """
@@ -78,3 +79,32 @@ def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: cli
         f"{given.name}: record {seq:,} is passed over when it comes, by record {reply.position:,} of the "
         f"log; it is counted up to record {reply.counted_to:,}"
     )
+
+
+@source.command()
+@click.argument("name")
+@_as_lines
+@client.at_root
+def release(name: str, as_lines: bool, root: client.At) -> None:
+    """Take the source NAME out of quarantine.
+
+    A source that has brought more distinct keys than limits.keysPerSource is in quarantine: what was counted
+    of it stays, and nothing more of it is taken. When it is released it comes back as its next incarnation,
+    goes on behind what was counted, and may bring as many keys again.
+
+    \b
+    headwater source release boiler-7
+    """
+    with client.connected(root) as reached:
+        reply = reached.release(name)
+    given = reply.source
+    if as_lines:
+        told = {"name": given.name, "released": reply.released, "incarnation": given.incarnation}
+        click.echo(json.dumps({**told, "counted_to": reply.counted_to}))
+    elif reply.released:
+        click.echo(
+            f"{given.name}: released; counted up to record {reply.counted_to:,}, it goes on behind that as "
+            f"incarnation {given.incarnation + 1} when it says hello next, within a minute"
+        )
+    else:
+        click.echo(f"{given.name}: is not in quarantine; nothing was changed")

@@ -101,6 +101,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
             }
             for sink in told.sinks
         ],
+        "quarantined": [{"name": each.name, "reason": each.reason} for each in told.quarantined],
         "nodes": [
             {
                 "name": node.name,
@@ -144,6 +145,10 @@ def picture(told: pb.StatusReply) -> Group:
     parts.append(Text(counted))
     for each in told.degraded:
         parts.append(Text(f"degraded: {each.query}: {each.reason}", style="bold red"))
+    for name in told.quarantined:
+        parts.append(Text(f"in quarantine: {name.name}: {name.reason}", style="bold red"))
+    if totals.quarantined > len(told.quarantined):
+        parts.append(Text(f"{totals.quarantined - len(told.quarantined):,} more are in quarantine"))
     for sink in told.sinks:
         failing = f"; failing: {sink.failure}" if sink.failure else ""
         style = "bold red" if sink.failure else ""

@@ -52,6 +52,11 @@ class NodeMetrics(Collector):
         yield _gauge(
             "sources_in_the_future", "Sources whose next event lies too far beyond the clock.", waiting
         )
+        said = "Sources that wait because they are too far ahead of the others."
+        yield _gauge("sources_ahead", said, len(runtime.ahead))
+        yield _gauge("sources_over_keys", "Sources with too many keys to be read on.", len(machine.keys.over))
+        refused = machine.keys.refused
+        yield _counter("columns_over_keys", "Columns not read to their end for too many keys.", refused)
         if machine.watermark is not None:
             said = "The root's watermark as last heard, in seconds since the epoch."
             yield _gauge("watermark_seconds", said, machine.watermark / SECOND)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
+from headwater.sources import SourceId
+from headwater_node.ahead import Ahead
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
@@ -47,6 +49,7 @@ class NodeRuntime:
         self._address = address
         self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
+        self.ahead = Ahead(self.machine.settings.horizon)
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
         self.answered: int | None = None
@@ -84,9 +87,14 @@ class NodeRuntime:
             return ()
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
+            self.ahead.look(message.batch, self.machine.sources, self.machine.watermark, now())
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         for refused, problem in self.machine.refusals.news():
             log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+        for source, count in self.machine.keys.news():
+            extra = {"source": SourceId.of(source).name, "keys": count, "limit": self.machine.keys.cap}
+            extra["remedy"] = "mend the source, or raise limits.keysPerSource in the manifest"
+            log.warning("a source brings too many keys", extra=extra)
         return sends
 
     def _halt(self, error: Exception) -> None:
@@ -118,6 +126,7 @@ class NodeRuntime:
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         self.exchange.send(sends)
         self.tally.look(machine.sources)
+        self.ahead.settle(machine.sources)
         if again:
             sends = machine.tick(now())
             self.repeated += sum(isinstance(send.message, Delivery) for send in sends)

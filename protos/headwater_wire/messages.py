@@ -55,7 +55,16 @@ class Codec:
         queries = self._queries(sent.queries)
         assigned = tuple(map(name_of, sent.assigned))
         changes = self.changes(sent.changes)
-        return said.Registered(sent.node, sent.token, sent.generation, queries, changes, assigned, sent.nonce)
+        return said.Registered(
+            sent.node,
+            sent.token,
+            sent.generation,
+            queries,
+            changes,
+            assigned,
+            sent.nonce,
+            sent.keys_per_source,
+        )
 
     def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
         try:
@@ -183,6 +192,7 @@ def _registered(message: said.Registered) -> tuple[str, Any]:
         changes=_changes(message.changes),
         assigned=map(named, message.assigned),
         nonce=message.nonce,
+        keys_per_source=message.keys_per_source,
     )
 
 
@@ -206,6 +216,12 @@ def _welcome(message: said.Welcome) -> tuple[str, Any]:
         offset=message.offset,
         child=message.child,
         address=message.address,
+    )
+
+
+def _fenced(message: said.Fenced) -> tuple[str, Any]:
+    return "fenced", pb.Fenced(
+        name=message.name, opening=message.opening, reason=message.reason, quarantined=message.quarantined
     )
 
 
@@ -286,6 +302,13 @@ def _silent(message: said.Silent) -> tuple[str, Any]:
     return "silent", pb.Silent(child=message.child, generation=message.generation, source=standing)
 
 
+def _crowded(message: said.Crowded) -> tuple[str, Any]:
+    standing = _standing(message.source, said.Standing(message.prefix, 0, ""))
+    return "crowded", pb.Crowded(
+        child=message.child, generation=message.generation, source=standing, keys=message.keys
+    )
+
+
 _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Hello: _hello,
     said.Register: _register,
@@ -294,7 +317,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Stale: lambda m: ("stale", pb.Stale(stream=_stream(m.stream))),
     said.Challenge: lambda m: ("challenge", pb.Challenge(name=m.name, opening=m.opening, nonce=m.nonce)),
     said.Welcome: _welcome,
-    said.Fenced: lambda m: ("fenced", pb.Fenced(name=m.name, opening=m.opening, reason=m.reason)),
+    said.Fenced: _fenced,
     said.Columns: _columns,
     said.Delivery: _delivery,
     said.Probe: _probe,
@@ -304,6 +327,7 @@ _ENCODERS: dict[type, Callable[[Any], tuple[str, Any]]] = {
     said.Resync: _resync,
     said.Commit: _commit,
     said.Silent: _silent,
+    said.Crowded: _crowded,
 }
 
 
@@ -359,11 +383,19 @@ def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
     return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes)
 
 
-def _heard_silent(body: pb.Silent) -> said.Silent:
-    if not body.source.HasField("prefix"):
+def _stands(source: pb.Standing) -> Prefix:
+    if not source.HasField("prefix"):
         raise Malformed("source.prefix", "is missing", "say where the source stands")
-    prefix = partials.prefix(body.source.prefix)
-    return said.Silent(body.child, body.generation, name_of(body.source), prefix)
+    return partials.prefix(source.prefix)
+
+
+def _heard_silent(body: pb.Silent) -> said.Silent:
+    return said.Silent(body.child, body.generation, name_of(body.source), _stands(body.source))
+
+
+def _heard_crowded(body: pb.Crowded) -> said.Crowded:
+    prefix = _stands(body.source)
+    return said.Crowded(body.child, body.generation, name_of(body.source), prefix, body.keys)
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
@@ -373,7 +405,7 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
     "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset, m.child, m.address),
-    "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason),
+    "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason, m.quarantined),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(
         _heard(m.stream), m.id, m.lane, partials.decode(m.partial), tuple(map(_heard_echo, m.echoes))
@@ -387,4 +419,5 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     ),
     "commit": _heard_commit,
     "silent": _heard_silent,
+    "crowded": _heard_crowded,
 }

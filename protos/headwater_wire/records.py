@@ -30,6 +30,11 @@ def encode(record: held.Record) -> bytes:
         message.resumed.CopyFrom(named(body.source))
     elif isinstance(body, held.Retired):
         message.retired.CopyFrom(named(body.source))
+    elif isinstance(body, held.Quarantined):
+        message.quarantined.source.CopyFrom(named(body.source))
+        message.quarantined.reason = body.reason
+    elif isinstance(body, held.Released):
+        message.released = body.name
     elif isinstance(body, held.Skipped):
         message.skipped.source.CopyFrom(named(body.source))
         message.skipped.seq = body.seq
@@ -81,6 +86,10 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
         return held.Resumed(name_of(message.resumed))
     if kind == "retired":
         return held.Retired(name_of(message.retired))
+    if kind == "quarantined":
+        return held.Quarantined(name_of(message.quarantined.source), message.quarantined.reason)
+    if kind == "released":
+        return held.Released(message.released)
     if kind == "skipped":
         return held.Skipped(name_of(message.skipped.source), message.skipped.seq)
     if kind == "started":

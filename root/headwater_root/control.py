@@ -106,6 +106,9 @@ class Control(control_pb2_grpc.ControlServicer):
     async def Retire(self, request: pb.RetireRequest, context: Any) -> pb.RetireReply:  # noqa: N802
         return await self._answered(context, self._retire, request, changes=True)
 
+    async def Release(self, request: pb.ReleaseRequest, context: Any) -> pb.ReleaseReply:  # noqa: N802
+        return await self._answered(context, self._release, request, changes=True)
+
     async def _answered(
         self, context: Any, answer: Callable[[Request], Reply], request: Request, *, changes: bool = False
     ) -> Reply:
@@ -278,7 +281,12 @@ class Control(control_pb2_grpc.ControlServicer):
             sources=[self._source(source) for source in shown],
             next=reached if reached < len(engine.sources) else 0,
             nodes=[] if request.after else list(islice(self._nodes(), NODES_LIMIT)),
+            quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
         )
+
+    def _quarantined(self) -> Iterator[pb.QuarantinedSource]:
+        for name, reason in reversed(list(self._machine.quarantined.items())):
+            yield pb.QuarantinedSource(name=name, reason=_cut(reason))
 
     def _nodes(self) -> Iterator[pb.NodeStatus]:
         members = self._machine.members
@@ -307,6 +315,7 @@ class Control(control_pb2_grpc.ControlServicer):
             rejected=sum(account.rejected for account in accounts),
             windows=sum(self._windows.values()),
             refused=self._machine.refused,
+            quarantined=len(self._machine.quarantined),
         )
 
     def _source(self, source: Source) -> pb.SourceStatus:
@@ -354,6 +363,11 @@ class Control(control_pb2_grpc.ControlServicer):
         if not source.retired or self._machine.finishes(source.name):
             self._machine.retire(source.name)
         return pb.RetireReply(source=_named(source.name), counted_to=source.position)
+
+    def _release(self, request: pb.ReleaseRequest) -> pb.ReleaseReply:
+        source = self._known(tree_pb2.Named(name=request.name), "the source cannot be released")
+        released = self._machine.release(request.name)
+        return pb.ReleaseReply(released=released, source=_named(source.name), counted_to=source.position)
 
     def _known(self, asked: tree_pb2.Named, what: str) -> Source:
         sources = self._machine.engine.sources

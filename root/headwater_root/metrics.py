@@ -48,6 +48,8 @@ class RootMetrics(Collector):
         )
         by_state: dict[Labels, float] = {(state,): states[state] for state in ("active", "idle", "retired")}
         yield _gauge("sources", "Sources on the roster, by state.", by_state, "state")
+        quarantined = len(runtime.machine.quarantined)
+        yield _gauge("sources_quarantined", "Names of sources that are in quarantine.", quarantined)
         expected = runtime.machine.settings.expected
         yield _gauge("sources_expected", "Sources that the topology waits for.", expected)
         yield _counter("batches_refused", "Batches that did not fit.", runtime.machine.refused)

@@ -110,7 +110,11 @@ class _Program:
         return RootRuntime(
             self._topology.queries,
             self._directory,
-            Settings(expected=self._topology.expected, start_timeout=self._topology.start_timeout),
+            Settings(
+                expected=self._topology.expected,
+                start_timeout=self._topology.start_timeout,
+                keys_per_source=self._topology.limits.keys_per_source,
+            ),
             [sink for sink in asked if not (self._status and sink.type == "console")],
             Codec(self._functions),
             self._credentials,

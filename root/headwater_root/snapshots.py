@@ -34,7 +34,7 @@ from headwater.rows import SourceOrder
 from headwater.topology import Functions
 
 # To be raised whenever a class whose objects are in the state gets, loses or changes an attribute.
-FORMAT = 2
+FORMAT = 3
 
 _MAGIC = b"HWSTATE\n"
 _HEAD = struct.Struct("<8sIH")

@@ -9,6 +9,7 @@ from headwater.machines import node, source
 from headwater.queries import Query
 from headwater.windows import Punctuation
 from headwater_simulator.catalogue import ADDED
+from headwater_simulator.disks import Spool
 from headwater_simulator.network import ALL
 from headwater_simulator.plans import LETTERS, Fault
 
@@ -117,8 +118,17 @@ def _setback(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.spools[fault.who].set_back(world.now - fault.span)
-    world.judge.set_back.add(fault.who)
-    world.make(fault.who)
+    world.turn_to(fault.who, world.spools[fault.who])
+    return True
+
+
+def _respool(world: World, fault: Fault) -> bool:
+    if fault.who not in world.machines:
+        return False
+    before = world.spools[fault.who]
+    world.turn_to(fault.who, Spool(f"{before.id}+", world.judge.counted))
+    if fault.number % 2:
+        world.at(fault.span, world.turn_to, fault.who, before)
     return True
 
 
@@ -138,8 +148,7 @@ def _shorten(world: World, fault: Fault) -> bool:
 def _lose_records(world: World, name: str, lost: int) -> None:
     if not world.quiet:
         world.spools[name].shorten(lost)
-        world.judge.set_back.add(name)
-        world.make(name)
+        world.turn_to(name, world.spools[name])
 
 
 def _refuse(world: World, fault: Fault) -> bool:
@@ -234,6 +243,7 @@ _KINDS: Mapping[str, Callable[[World, Fault], bool]] = {
     "restart": _restart,
     "setback": _setback,
     "shorten": _shorten,
+    "respool": _respool,
     "refuse": _refuse,
     "move": _move,
     "assign": _assign,

@@ -54,8 +54,8 @@ class Judge:
         self._reports: set[tuple[str, int, str, int]] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
-        # The sources, by name, whose spools were set back.
-        self.set_back: set[str] = set()
+        # The sources, by name, whose spools may lack what was sent of them.
+        self.bereft: set[str] = set()
         # What was logged, by kind.
         self.logged: Counter[str] = Counter()
 
@@ -144,8 +144,8 @@ class Judge:
         for number, engine in root.engines.items():
             for name, known in engine.sources.items():
                 reached = root.engine.sources[name].position
-                # What a spool that was set back no longer has, a lane that has not heard of it never will.
-                lost = known.retired and SourceId.of(name).name in self.set_back
+                # What a spool no longer has, a lane that has not heard of it never will.
+                lost = known.retired and SourceId.of(name).name in self.bereft
                 if known.position != reached and not lost:
                     raise Broken(f"I8: lane {number} is at {known.position} of {name}, lane 0 at {reached}")
                 # The account of a lane that was added begins there.

@@ -179,6 +179,7 @@ KINDS = {
     "restart": 3,  # a source begins anew with its spool
     "setback": 1,  # a source begins anew with an older copy of its spool
     "shorten": 3,  # a source begins anew with a copy that lacks its last records
+    "respool": 1,  # a source begins anew with a spool of its own, and may come back to the one before
     "refuse": 1,  # the spool of a source is full
     "move": 4,  # a source or a node turns to another parent
     "assign": 1,  # the root sends a source to another child
@@ -207,7 +208,7 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         layer = rng.randrange(len(nodes))
         who, other, span, number = rng.choice(nodes[layer]), "", rng.randint(5, 80), rng.randint(0, 9)
         above = nodes[layer + 1] if layer + 1 < len(nodes) else ["root"]
-        if kind in ("restart", "setback", "shorten", "refuse", "retire", "assign"):
+        if kind in ("restart", "setback", "shorten", "respool", "refuse", "retire", "assign"):
             who = rng.choice(sources)
             other = rng.choice(nodes[0]) if kind == "assign" else ""
         elif kind == "pause":

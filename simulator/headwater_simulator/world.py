@@ -396,6 +396,12 @@ class World:
         for spool in self.spools.values():
             spool.full = False
 
+    def turn_to(self, name: str, spool: Spool) -> None:
+        """A source begins anew with a spool that may lack what was counted of another."""
+        self.judge.bereft.add(name)
+        self.spools[name] = spool
+        self.make(name)
+
     def peers(self, name: str) -> list[str]:
         """Those that could stand in for a node."""
         layer = next(layer for layer in self.layers if name in layer)

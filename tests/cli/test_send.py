@@ -408,3 +408,28 @@ def test_the_spools_are_below_the_state_directory(tmp_path: Path, monkeypatch: p
     assert done.exit_code == 3, done.stderr
     [directory] = (tmp_path / "headwater" / "sources").iterdir()
     assert directory.name.startswith("a_b.")
+
+
+def test_a_source_in_quarantine_hears_why_and_how_it_ends(tmp_path: Path) -> None:
+    path, spool = tmp_path / "day.csv", tmp_path / "spools"
+    path.write_text("\n".join(["ts,key,value", *(f"{BEGIN + n},{key},1" for n, key in enumerate("abcd"))]))
+    with tree(tmp_path / "tree", limits={"keysPerSource": 3}) as found:
+        given = [*COMMAND, str(path), "--name", "s", "--to", found.address, "--spool", str(spool)]
+        given += ["--timeout", "120s"]
+        process = subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stderr is not None
+            told = next(line for line in process.stderr if "s: it is in quarantine" in line)
+        finally:
+            process.terminate()
+            process.communicate()
+        assert "it has brought 4 distinct keys, and limits.keysPerSource is 3" in told
+        remedy = re.search(r"release it with: headwater (source release s), at ", told)
+        assert remedy is not None
+        words = [*remedy.group(1).split(), "--root", f"127.0.0.1:{found.above}"]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0, done.output
+        assert "s: released; counted up to record 3, it goes on behind that as incarnation 2" in done.output
+        done = send(found, "--resume", "--name", "s", "--json", spool=spool)
+        assert done.exit_code == 0, done.output
+        assert summary(done)["left"] == 0

@@ -98,12 +98,46 @@ def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path)
     assert found["largest"] == BEGIN + 2
 
 
+def test_a_source_with_too_many_keys_is_taken_again_once_it_is_released(tmp_path: Path) -> None:
+    with tree(tmp_path / "tree", limits={"keysPerSource": 3}) as running:
+
+        async def run() -> None:
+            async with Source("s", running.address, spool=tmp_path / "s") as source:
+                await source.send(np.arange(5) + BEGIN, np.ones(5), keys=list("aabcd"))
+                await asyncio.to_thread(
+                    until, lambda: source.fenced is not None, "the source is not in quarantine"
+                )
+                assert source.fenced is not None
+                assert "it has brought 4 distinct keys, and limits.keysPerSource is 3" in source.fenced
+                assert "release it with: headwater source release s" in source.fenced
+                told = await asyncio.to_thread(said, running, "status")
+                (quarantined,) = told["quarantined"]
+                assert (quarantined["name"], told["totals"]["quarantined"]) == ("s", 1)
+                shown = (await asyncio.to_thread(say, running, "status")).output
+                assert "in quarantine: s: it has brought 4 distinct keys" in shown
+                answer = await asyncio.to_thread(said, running, "source", "release", "s")
+                assert answer == {"name": "s", "released": True, "incarnation": 1, "counted_to": 4}
+            # It would say hello again within a minute; another process does at once.
+            async with Source("s", running.address, spool=tmp_path / "s") as source, asyncio.timeout(20):
+                await source.flush()
+
+        asyncio.run(run())
+        found = status(running, "s")
+        assert (found["incarnation"], found["position"], found["state"]) == (2, 1, "live")
+        told = said(running, "status")
+        assert (told["quarantined"], told["totals"]["counted"]) == ([], 5)
+        done = say(running, "source", "release", "s")
+        assert done.exit_code == 0
+        assert "s: is not in quarantine; nothing was changed" in done.output
+
+
 @pytest.mark.parametrize(
     "arguments, told",
     [
         (("retire", "nobody"), "'nobody' is not known; see the names with headwater status"),
         (("retire", "s", "--incarnation", "3"), "'s/3' is not known"),
         (("skip", "nobody", "4"), "'nobody' is not known"),
+        (("release", "nobody"), "'nobody' is not known; see the names with headwater status"),
         (("skip", "s", "1"), "seq: 1 was read already; give one above 1"),
         (("skip", "s", "0"), "0 is not in the range 1<=x<=9223372036854775807"),
     ],

@@ -132,7 +132,9 @@ def test_the_manifest_of_the_design() -> None:
 
 def test_what_may_be_left_out() -> None:
     small = topology_of(yaml.safe_load(SMALL))
-    assert (small.node, small.placement, small.limits) == (None, Placement(), Limits(1, 200))
+    assert (small.node, small.placement, small.limits) == (None, Placement(), Limits(1, 200, 100_000))
+    few = topology_of(_small(spec__limits={"keysPerSource": 1}))
+    assert few.limits == Limits(1, 200, 1)
     assert small.root == RootSpec("embedded")
     assert (small.expected, small.rate) == (4, 200.0)
     assert topology_of(_small(spec__queries=...)).queries == ()
@@ -296,6 +298,12 @@ def _refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     yield _small(spec__limits={"minWidth": 0}), "spec.limits.minWidth", "from 1"
     yield _small(spec__limits={"maxNodes": "9"}), "spec.limits.maxNodes", "whole number"
     yield _small(spec__limits={"minWidth": 3, "maxNodes": 2}), "spec.limits.minWidth", "maxNodes"
+    for wrong in (0, -1, 1.5, True, "100", 10**9 + 1):
+        yield (
+            _small(spec__limits={"keysPerSource": wrong}),
+            "spec.limits.keysPerSource",
+            "give a whole number from 1 to 1000000000",
+        )
 
     yield _small(spec__root=...), "spec.root", "is missing"
     yield _small(spec__root={}), "spec.root.engine", "is missing"

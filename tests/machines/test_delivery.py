@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.machines.records import Quarantined, Released
 from headwater.queries import Query
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from tests.machines.world import World
@@ -37,3 +38,22 @@ def test_sources_that_are_retired_are_counted_up_to_there(seed: int) -> None:
     world = World(seed, QUERIES, lanes=seed % 4 > 0, snapshots=seed % 2 == 1, retires=5)
     world.run()
     world.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_source_with_too_many_keys_is_counted_once_all_the_same(seed: int) -> None:
+    world = World(
+        seed,
+        QUERIES,
+        faults=0 if seed < 8 else 12,
+        lanes=seed % 4 > 1,
+        snapshots=seed % 2 == 1,
+        retires=seed % 3,
+        keys_per_source=8,
+    )
+    world.run()
+    world.check()
+    decided = [entry.body for entry in world.disk.records]
+    quarantined = [body for body in decided if isinstance(body, Quarantined)]
+    assert len(quarantined) > 0
+    assert len([body for body in decided if isinstance(body, Released)]) == len(quarantined)

@@ -108,11 +108,15 @@ class World:
         comings: int = 0,
         retires: int = 0,
         above: int = 0,
+        keys_per_source: int = 0,
     ) -> None:
         """`snapshots`: half of the restarts of the root replay only what lies behind the last one.
         `comings`: so often a source has said all, is retired, and another one comes under a new name.
         `retires`: so often a source is retired in the midst of what it says, and comes back as another one.
-        `above`: as many more layers of one node each."""
+        `above`: as many more layers of one node each.
+        `keys_per_source`: so many, and in the middle one source brings more; whoever is in quarantine is
+        released after some time."""
+        self.keys_per_source = keys_per_source
         self.apart = apart if lanes else shared
         self.snapshots = Snapshots(queries, lambda name: None, self.apart)
         # Chance of its own, so that a seed means the same run otherwise.
@@ -156,6 +160,9 @@ class World:
             self._at(self.ends.randint(100, 1_400), self._retire)
         self.left: list[str] = []
         self.changes = 0
+        if keys_per_source:
+            self._at(self.ends.randint(100, 900), self._crowd)
+            self._at(self.ends.randint(100, 200), self._release)
 
     # Time
 
@@ -194,7 +201,12 @@ class World:
     def _make(self, name: str) -> None:
         if name == "root":
             settings = root.Settings(
-                expected=self.expected, start_timeout=200, memory=150, admission=20, apart=self.apart
+                expected=self.expected,
+                start_timeout=200,
+                memory=150,
+                admission=20,
+                keys_per_source=self.keys_per_source,
+                apart=self.apart,
             )
             made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
             if self.shots is not None and self.disk.snapshot[0] and self.shots.random() < 0.5:
@@ -348,6 +360,20 @@ class World:
         behind = [name for name in there if machine.committed[name] < sources[name].position]
         if there and machine.engine.watermark is not None:
             machine.retire(self.ends.choice(behind or there))
+
+    def _crowd(self) -> None:
+        """A source brings one key after the other."""
+        name = self.ends.choice(self.sources)
+        for n in range(4 * self.keys_per_source):
+            self.clock[name] += self.ends.randint(0, 1)
+            self.spools[name].records.append((self.clock[name], f"x{n}", 1.0, None))
+
+    def _release(self) -> None:
+        machine = self.machines["root"]
+        assert isinstance(machine, root.RootMachine)
+        for name in list(machine.quarantined):
+            machine.release(name)
+        self._at(self.ends.randint(50, 150), self._release)
 
     # Faults
 

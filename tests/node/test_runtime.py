@@ -49,10 +49,10 @@ class Tree:
 
 @asynccontextmanager
 async def tree(
-    directory: Path, queries: Sequence[Query] = SUM, *, codec: Codec | None = None
+    directory: Path, queries: Sequence[Query] = SUM, *, codec: Codec | None = None, keys_per_source: int = 0
 ) -> AsyncIterator[Tree]:
     """`codec` is the child's."""
-    root = RootRuntime(queries, directory / "root", Settings(expected=1))
+    root = RootRuntime(queries, directory / "root", Settings(expected=1, keys_per_source=keys_per_source))
     port = await root.start("127.0.0.1:0")
     child = NodeRuntime("c", "root", child=True, flush_interval=0.02, codec=codec)
     below = await child.start("127.0.0.1:0", f"127.0.0.1:{port}")
@@ -236,6 +236,48 @@ def test_only_the_child_that_reads_a_source_reports_its_silence(tmp_path: Path) 
             assert machine.engine.sources[name].idle
 
     asyncio.run(run())
+
+
+def test_a_source_that_is_far_ahead_of_another_waits_and_is_seen(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree(tmp_path) as grown:
+            spool = Spool.open(tmp_path / "ahead", limit_bytes=1 << 20)
+            client = SourceClient("ahead", "c", spool, sources.Settings(rows=1))
+            hour = 3_600 * SECOND
+            try:
+                grown.spool.append([SECOND], [1.0])
+                await grown.until(lambda: grown.client.done)
+                spool.append([SECOND, 3 * hour, 3 * hour + 1], [1.0, 1.0, 1.0])
+                client.start(f"127.0.0.1:{grown.child.machine.address.rpartition(':')[2]}")
+                await grown.until(lambda: len(grown.child.ahead) == 1)
+                assert not client.done
+                grown.spool.append([3 * hour], [1.0])
+                await grown.until(lambda: client.done)
+                await grown.until(lambda: len(grown.child.ahead) == 0)
+            finally:
+                await client.stop()
+                spool.close()
+
+    asyncio.run(run())
+
+
+def test_too_many_keys_are_told_on_all_sides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with tree(tmp_path, keys_per_source=2) as grown:
+            grown.spool.append([1, 2, 3], [1.0, 2.0, 4.0], key=[0, 1, 2], keys=("a", "b", "c"))
+            await grown.until(lambda: grown.client.machine.fenced)
+            assert sum(grown.root.machine.committed.values()) == 2
+            assert grown.child.machine.keys.refused > 0
+            await grown.until(lambda: not grown.child.machine.keys.over)
+
+    asyncio.run(run())
+    messages = ("a source brings too many keys", "a source is fenced", "fenced: nothing is sent")
+    told = [vars(record) | {"message": record.getMessage()} for record in caplog.records]
+    for message in messages:
+        (line,) = [each for each in told if each["message"] == message]
+        assert line["source"] == "s"
+    (line,) = [each for each in told if each["message"] == messages[0]]
+    assert (line["keys"], line["limit"]) == (3, 2)
 
 
 def test_a_fenced_source_is_told_on_both_sides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

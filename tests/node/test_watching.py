@@ -14,6 +14,7 @@ from headwater.ledger import Account
 from headwater.node import Node, Source
 from headwater.queries import Query
 from headwater.windows import Tumbling
+from headwater_node.ahead import PATIENCE, Ahead
 from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
@@ -102,3 +103,38 @@ def test_a_source_that_leaves_waits_no_longer() -> None:
     node.release("a")
     future.look(Batch("b", 1, ts=[5], value=[1.0]), node.sources)
     assert set(future.waiting) == {"b"}
+
+
+def test_a_source_that_is_ahead_of_the_others_is_told_of_when_it_waits_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    node, ahead = Node([Query("q", Tumbling("1s"), "sum")]), Ahead(100)
+    for name in ("s", "t"):
+        node.admit(name, lateness=10)
+    first, second, third = (Batch("s", 1 + n, ts=[ts], value=[1.0]) for n, ts in enumerate((150, 211, 300)))
+    node.push(first)
+    # What was read waits for nothing; nor does a source within the horizon, or one without a watermark.
+    for batch, watermark in ((first, 10), (second, 40), (second, None)):
+        ahead.look(batch, node.sources, watermark, 0)
+        assert len(ahead) == 0
+    for now in (0, PATIENCE - 1):
+        ahead.look(second, node.sources, 39, now)
+        assert (len(ahead), caplog.records) == (1, [])
+    for now in (PATIENCE, 2 * PATIENCE):
+        ahead.look(second, node.sources, 39, now)
+        (told,) = caplog.records
+    assert (told.levelname, vars(told)["source"], vars(told)["seq"]) == ("WARNING", "s", 2)
+    assert (vars(told)["largest"], vars(told)["watermark"], vars(told)["horizon"]) == (150, 39, 100)
+    node.push(second)
+    ahead.settle(node.sources)
+    assert (len(ahead), caplog.records[1].message, len(caplog.records)) == (0, "a source goes on", 2)
+    # It waits for a moment, is read on, and waits for a moment again: that is as it should be.
+    ahead.look(third, node.sources, 39, 3 * PATIENCE)
+    node.push(third)
+    ahead.look(Batch("s", 4, ts=[400], value=[1.0]), node.sources, 39, 4 * PATIENCE)
+    assert (len(ahead), len(caplog.records)) == (1, 2)
+    node.flush()
+    node.release("s")
+    ahead.settle(node.sources)
+    assert (len(ahead), len(caplog.records)) == (0, 2)

@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
 from headwater.errors import Problem
 from headwater.events import Batch
-from headwater.machines.messages import Commit, Delivery, Hello, Stream
+from headwater.machines.messages import Commit, Crowded, Delivery, Hello, Stream
 from headwater.machines.root import Settings
 from headwater.node import Change, Node
 from headwater.queries import Query, Where
@@ -75,8 +75,8 @@ class Reached:
 
 
 @asynccontextmanager
-async def reached(directory: Path) -> AsyncIterator[Reached]:
-    root = RootRuntime(QUERIES, directory, Settings(), [Sink("jsonlines", "lines")], name="plant")
+async def reached(directory: Path, settings: Settings) -> AsyncIterator[Reached]:
+    root = RootRuntime(QUERIES, directory, settings, [Sink("jsonlines", "lines")], name="plant")
     port = await root.start("127.0.0.1:0")
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -86,9 +86,11 @@ async def reached(directory: Path) -> AsyncIterator[Reached]:
         await root.stop()
 
 
-def on_a_root(directory: Path, scene: Callable[[Reached], Awaitable[None]]) -> None:
+def on_a_root(
+    directory: Path, scene: Callable[[Reached], Awaitable[None]], settings: Settings | None = None
+) -> None:
     async def played() -> None:
-        async with asyncio.timeout(30), reached(directory) as at:
+        async with asyncio.timeout(30), reached(directory, settings or Settings()) as at:
             await scene(at)
 
     asyncio.run(played())
@@ -325,6 +327,36 @@ def test_a_record_is_skipped_and_a_source_retired_for_good(tmp_path: Path) -> No
         (source,) = (await at.stub.Status(pb.StatusRequest())).sources
         assert source.state == pb.SourceStatus.STATE_RETIRED
         assert (source.position, source.counted, source.rejected) == (4, 3, 1)
+
+    on_a_root(tmp_path, after_a_restart)
+
+
+def test_a_name_in_quarantine_is_told_and_released(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        at.admit()
+        at.push(1, 12)
+        at.root.machine.assign({"s": "c"})
+        source = at.root.machine.engine.sources[SOURCE]
+        at.commit()
+        at.root.machine.step("c", Crowded("c", 1, SOURCE, source.prefix, 6), 0)
+
+    on_a_root(tmp_path, scene, Settings(keys_per_source=5))
+
+    async def after_a_restart(at: Reached) -> None:
+        told = await at.stub.Status(pb.StatusRequest())
+        (quarantined,) = told.quarantined
+        assert (quarantined.name, told.totals.quarantined) == ("s", 1)
+        assert quarantined.reason == "it has brought 6 distinct keys, and limits.keysPerSource is 5"
+        assert not (await at.stub.Status(pb.StatusRequest(after=1))).quarantined
+        code, words, _ = await refused(at.stub.Release(pb.ReleaseRequest(name="nobody")))
+        assert code is grpc.StatusCode.NOT_FOUND
+        assert "'nobody' is not known" in words
+        before = at.root.log.committed
+        for released in (True, False):
+            reply = await at.stub.Release(pb.ReleaseRequest(name="s"))
+            assert (reply.released, reply.source.incarnation, reply.counted_to) == (released, 1, 2)
+        assert at.root.log.committed == before + 1
+        assert not (await at.stub.Status(pb.StatusRequest())).quarantined
 
     on_a_root(tmp_path, after_a_restart)
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from headwater.aggregates import UserDefined
 from headwater.events import Batch
 from headwater.machines.lanes import shared
+from headwater.machines.messages import Welcome
 from headwater.machines.records import Idled, Opened, Resumed, Retired, Skipped
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import Later
@@ -30,9 +31,10 @@ from headwater.root import Root
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_root import snapshots
 from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
-from tests.harness import Network, batch_of
+from tests.harness import Network, batch_of, joined
 from tests.machines.test_delivery import QUERIES
-from tests.machines.world import World
+from tests.machines.test_keys import Rooted
+from tests.machines.world import World, apart
 from tests.strategies import (
     COMMUTATIVE,
     EXTREMES,
@@ -245,7 +247,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (2, "2a4b2496daec386d")
+SHAPE = (3, "f9fe389a80264026")
 
 
 class Shapes(pickle.Pickler):
@@ -262,6 +264,23 @@ class Shapes(pickle.Pickler):
             attributes = getattr(held, "__dict__", {}) or getattr(kind, "__slots__", ())
             self.found.setdefault(f"{kind.__module__}.{kind.__name__}", set()).update(attributes)
         return name
+
+
+def test_a_name_in_quarantine_stays_there_when_the_state_is_read_again() -> None:
+    before = Rooted()
+    joined(before.machine)
+    before.greet(0)
+    before.count("a", "b", "c")
+    before.machine.step("c", before.report, 0)
+    codec = Snapshots(before.machine.queries, lambda name: None, apart)
+    data = codec.encode(before.machine.state)
+    after = Rooted()
+    after.machine.restore(codec.decode(data))
+    assert after.machine.quarantined == before.machine.quarantined
+    assert list(after.machine.quarantined) == ["s"]
+    assert after.greet(0) == before.greet(0)
+    assert after.machine.release("s")
+    assert isinstance(after.greet(9_000_000).message, Welcome)
 
 
 def test_a_change_of_the_state_is_a_change_of_the_format() -> None:

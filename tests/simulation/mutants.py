@@ -423,12 +423,12 @@ def _(patch: Patch) -> None:
 @mutant("opening not part of P", 2, "what was under way from an earlier opening still fits", RESULTS)
 def _(patch: Patch) -> None:
     patch.setattr(Root, "reopen", lambda self, name, opening: None)
-    patch.setattr(Lane, "_is_open", lambda self, source, opening: True)
+    patch.setattr(Lane, "may_read", lambda self, columns: True)
 
 
 @mutant("columns of another opening judged", 2, "a child reads columns of an earlier opening", RESULTS)
 def _(patch: Patch) -> None:
-    patch.setattr(Lane, "_is_open", lambda self, source, opening: True)
+    patch.setattr(Lane, "may_read", lambda self, columns: True)
 
 
 @mutant("nonce not required", 2, "a hello is logged although no living process has echoed the nonce", STUCK)

@@ -18,7 +18,12 @@ from headwater_root import resultlines
 from headwater_root.outbox import Outbox
 
 
-def document(queries: list[dict[str, Any]], expected: int = 1) -> dict[str, Any]:
+def document(
+    queries: list[dict[str, Any]],
+    expected: int = 1,
+    limits: dict[str, int] | None = None,
+    sinks: list[dict[str, str]] | None = None,
+) -> dict[str, Any]:
     return {
         "apiVersion": "headwater.dev/v1alpha1",
         "kind": "AggregationTopology",
@@ -26,7 +31,8 @@ def document(queries: list[dict[str, Any]], expected: int = 1) -> dict[str, Any]
         "spec": {
             "sources": [{"class": "s", "site": "here", "expected": expected, "rate": 100, "lateness": "1s"}],
             "queries": queries,
-            "root": {"engine": "embedded", "sinks": [{"type": "console"}]},
+            "limits": limits or {},
+            "root": {"engine": "embedded", "sinks": sinks or [{"type": "console"}]},
         },
     }
 
@@ -88,8 +94,14 @@ class Tree:
 
 
 @contextmanager
-def tree(directory: Path, expected: int = 1, queries: list[dict[str, Any]] | None = None) -> Iterator[Tree]:
-    manifest = document(queries or QUERIES, expected)
+def tree(
+    directory: Path,
+    expected: int = 1,
+    queries: list[dict[str, Any]] | None = None,
+    limits: dict[str, int] | None = None,
+    sinks: list[dict[str, str]] | None = None,
+) -> Iterator[Tree]:
+    manifest = document(queries or QUERIES, expected, limits, sinks)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "topology.json"
     path.write_text(json.dumps(manifest))

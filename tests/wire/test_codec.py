@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.events import Batch
-from headwater.machines.messages import Hello
+from headwater.machines.messages import Crowded, Fenced, Hello, Registered, Silent
+from headwater.machines.records import Quarantined, Record, Released
 from headwater.node import Node
 from headwater.partials import Partial
+from headwater.prefix import MarkState, Prefix
 from headwater.queries import Query
+from headwater.sources import SourceId
 from headwater.windows import Tumbling
-from headwater_wire import events, partials
+from headwater_wire import events, partials, records
 from headwater_wire.errors import Malformed
 from headwater_wire.messages import LATENESS_LIMIT, Codec
 from headwater_wire.v1 import events_pb2, partials_pb2
@@ -172,3 +175,41 @@ def test_a_hello_with_endless_words_is_refused(field: str) -> None:
     codec, words = Codec(), dict[str, Any]([(field, "x" * 254)])
     with pytest.raises(Malformed, match=f"^{field}: is too long"):
         codec.decode(codec.encode("pump", "root", replace(HELLO, **words)))
+
+
+PREFIX = Prefix(7, 60, {"o": {None: MarkState(2, 55)}}, frozenset({9}), "opening")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Crowded("c", 3, str(SourceId("pump", 2)), PREFIX, 2**40),
+        Silent("c", 3, str(SourceId("pump", 2)), PREFIX),
+        Registered("c", "token", 3, assigned=(str(SourceId("pump", 2)),), keys_per_source=100_000),
+        Registered("c", "token", 0, nonce="nonce"),
+        Fenced("pump", "opening", "why"),
+        Fenced("pump", "opening", "why", quarantined=True),
+    ],
+)
+def test_what_a_child_and_the_root_say_of_sources_comes_as_it_was_said(
+    message: Crowded | Silent | Registered | Fenced,
+) -> None:
+    codec = Codec()
+    assert codec.decode(codec.encode("c", "root", message)) == message
+
+
+def test_a_report_without_where_the_source_stands_is_refused() -> None:
+    codec = Codec()
+    envelope = codec.encode("c", "root", Crowded("c", 3, "pump", PREFIX, 5))
+    envelope.crowded.source.ClearField("prefix")
+    with pytest.raises(Malformed, match=r"^source\.prefix: is missing"):
+        codec.decode(envelope)
+
+
+@pytest.mark.parametrize(
+    "body", [Quarantined(str(SourceId("pümp", 2)), "it has brought 4 distinct keys"), Released("pümp")]
+)
+def test_a_quarantine_is_read_from_the_log_as_it_was_written(body: Quarantined | Released) -> None:
+    for watermark in (None, -5):
+        record = Record(body, watermark, 3)
+        assert records.decode(records.encode(record), Codec()) == record

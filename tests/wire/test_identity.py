@@ -40,6 +40,7 @@ def envelopes(sender: str, about: str, to: str = "c") -> dict[str, pb.Envelope]:
         "resync": pb.Envelope(sender=sender, to=to, resync=pb.Resync()),
         "commit": pb.Envelope(sender=sender, to=to, commit=pb.Commit()),
         "silent": pb.Envelope(sender=sender, to=to, silent=pb.Silent(child=about, source=standing)),
+        "crowded": pb.Envelope(sender=sender, to=to, crowded=pb.Crowded(child=about, source=standing)),
         "register": pb.Envelope(sender=sender, to=to, register=pb.Register(node=about)),
         "registered": pb.Envelope(sender=sender, to=to, registered=pb.Registered(node=about)),
         "leave": pb.Envelope(sender=sender, to=to, leave=pb.Leave(node=about)),

@@ -10,6 +10,7 @@ from itertools import islice
 from headwater.errors import DoesNotFit, InvalidPartial, OtherQueries, StaleVersion
 from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
+from headwater.machines.keys import Keys
 from headwater.machines.lane import Lane, Read, cut
 from headwater.machines.listeners import Listeners
 from headwater.machines.messages import (
@@ -53,6 +54,7 @@ class Below:
         # How many records were read.
         self.read = 0
         self.refusals = Refusals()
+        self.keys = Keys(settings.memory)
         self._holding, self._room, self._upwards = holding, room, upwards
         self._silence, self._child = silence, child
         self._listeners = Listeners(settings.memory)
@@ -117,7 +119,7 @@ class Below:
         elif columns.high <= before:
             out.add(sender, Ack(message.stream, message.id))
         elif self._room.has_place(holding.lowest(name), name, of_columns(batch)):
-            if not self._read(columns, now, out):
+            if not self._read_fitting(columns, now, out):
                 # The rest is read from where it stands by then.
                 self._waiting.add(sender, message, now)
             elif holding.position(name) >= columns.high:
@@ -127,6 +129,25 @@ class Below:
             self._make_in_time(now, out)
         else:
             self._waiting.add(sender, message, now)
+
+    def _read_fitting(self, columns: Read, now: int, out: Outbox) -> bool:
+        """Read columns up to the first key that is one too many; False as in `_read`."""
+        main, batch = self._holding.lanes[0], columns.batch
+        source = main.source(columns.source)
+        if source is None:
+            # What is read is for lanes that come to where lane 0 was.
+            return self._read(columns, now, out)
+        before = source.position
+        begin = min(max(before - columns.low, 0), len(batch))
+        # No lane goes beyond lane 0.
+        fitting = self.keys.fitting(batch, begin) if main.may_read(columns) else begin
+        if fitting < len(batch):
+            columns = Read(cut(batch, 0, fitting), columns.opening)
+        has_room = self._read(columns, now, out)
+        reached = main.engine.sources[columns.source].position
+        if reached > before:
+            self.keys.read(batch, begin, reached - columns.low, now)
+        return has_room
 
     def _read(self, columns: Read, now: int, out: Outbox) -> bool:
         """Read columns, in portions that fit into batches; False if there is no room for the rest."""
@@ -272,8 +293,9 @@ class Below:
         out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
 
     def forget(self, now: int) -> None:
-        """Drop what has waited for too long."""
+        """Drop what has waited for too long, and who brings too many keys and is gone."""
         self._waiting.forget(now)
+        self.keys.forget(self._holding.lanes[0].engine.sources)
 
     # What has come from above
 

@@ -156,11 +156,18 @@ class Lane:
 
     # Taking
 
+    def may_read(self, columns: Read) -> bool:
+        """Whether columns are of the opening that holds: it comes from above, and others wait until then."""
+        source, barrier = self.engine.sources[columns.source], self.barriers.get(columns.source)
+        return columns.opening == source.opening or (
+            barrier is not None and columns.opening == barrier.opening
+        )
+
     def read(self, columns: Read) -> None:
         """Read columns as far as they fit and may be read."""
         source = self.engine.sources[columns.source]
         barrier = self.barriers.get(source.name)
-        if not self._is_open(source, columns.opening):
+        if not self.may_read(columns):
             return
         high = columns.high if barrier is None else min(columns.high, barrier.number)
         if not columns.low <= source.position < high:
@@ -175,11 +182,6 @@ class Lane:
             self.held_bytes += size
             self.unsent_bytes += size
             self._records += read
-
-    def _is_open(self, source: Source, opening: str) -> bool:
-        """The opening that holds comes from above; until it does, columns of another wait."""
-        barrier = self.barriers.get(source.name)
-        return opening == source.opening or (barrier is not None and opening == barrier.opening)
 
     def merge(self, partial: Partial, taken: int) -> None:
         """Take a batch, of so many bytes, whole; raises if it does not fit."""

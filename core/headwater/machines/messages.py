@@ -75,6 +75,8 @@ class Registered:
     changes: tuple[Change, ...] = ()
     assigned: tuple[str, ...] = ()
     nonce: str = ""
+    # How many distinct keys a child reads of one source; 0: there is no bound.
+    keys_per_source: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +138,12 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The root does not take what this opening has, and why."""
+    """The root does not take what this opening has, and why; nor any other of a name in quarantine."""
 
     name: str
     opening: str
     reason: str
+    quarantined: bool = False
 
 
 class Echo(NamedTuple):
@@ -258,6 +261,18 @@ class Silent:
     prefix: Prefix
 
 
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """A child does not read a source on that is assigned to it: it has brought so many distinct keys, which
+    is too many (rule 15)."""
+
+    child: str
+    generation: int
+    source: str
+    prefix: Prefix
+    keys: int
+
+
 Message = (
     Register
     | Registered
@@ -276,6 +291,7 @@ Message = (
     | Resync
     | Commit
     | Silent
+    | Crowded
 )
 
 

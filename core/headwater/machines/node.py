@@ -10,6 +10,7 @@ from dataclasses import replace
 from headwater.machines.below import Below
 from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
+from headwater.machines.keys import Keys
 from headwater.machines.lane import Lane
 from headwater.machines.messages import (
     Ack,
@@ -17,6 +18,7 @@ from headwater.machines.messages import (
     Challenge,
     Columns,
     Commit,
+    Crowded,
     Delivery,
     Fenced,
     Hello,
@@ -82,6 +84,8 @@ class NodeMachine:
             if self.child and sender == message.name and not self._holding.draining:
                 out.add(self.settings.root, replace(message, via=self.name))
         elif isinstance(message, Challenge | Fenced):
+            if isinstance(message, Fenced) and message.quarantined:
+                self._below.keys.decided(message.name)
             out.add(message.name, message)
         elif isinstance(message, Welcome):
             self._welcome(message, out)
@@ -133,6 +137,7 @@ class NodeMachine:
             self._upwards.repeat(self._upwards.open(self.parent, now), now, out)
             if self.child:
                 self._report_silence(now, out)
+                self._report_crowds(out)
             if now - self._looked >= self.settings.thorough:
                 self._looked = now
                 self._holding.forget(now - self.settings.memory, now, self._silence.assigned)
@@ -180,6 +185,11 @@ class NodeMachine:
         return self._below.refusals
 
     @property
+    def keys(self) -> Keys:
+        """Who brings too many keys."""
+        return self._below.keys
+
+    @property
     def sources(self) -> Mapping[str, Source]:
         """Where lane 0 stands with the sources that are known here."""
         return self._holding.lanes[0].engine.sources if self.registered else {}
@@ -208,6 +218,7 @@ class NodeMachine:
                 self._register(now, out)
             return
         self._silence.assign(message.assigned, now)
+        self._below.keys.cap = message.keys_per_source
         if self.registered:
             return
         link = self._upwards.link
@@ -237,6 +248,19 @@ class NodeMachine:
             if known is not None and name not in pending:
                 generation = self._upwards.link.generation
                 out.add(self.settings.root, Silent(self.name, generation, name, known.prefix))
+
+    def _report_crowds(self, out: Outbox) -> None:
+        over = self._below.keys.over
+        if not over:
+            return
+        lane = self._holding.lanes[0]
+        pending = lane.pending()
+        for name, keys in over.items():
+            known = lane.source(name)
+            # Once all that could be read of it is counted.
+            if known is not None and name not in pending:
+                generation = self._upwards.link.generation
+                out.add(self.settings.root, Crowded(self.name, generation, name, known.prefix, keys))
 
     # From above
 

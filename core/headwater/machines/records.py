@@ -53,6 +53,21 @@ class Retired:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A source is retired where it stands, and nothing of its name is taken until that is released."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A name is out of quarantine: its source comes back as another incarnation."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     source: str
     seq: int
@@ -114,6 +129,8 @@ Body = (
     | Idled
     | Resumed
     | Retired
+    | Quarantined
+    | Released
     | Skipped
     | Started
     | Changed

@@ -16,6 +16,7 @@ from headwater.machines.members import Members
 from headwater.machines.messages import (
     Ask,
     Challenge,
+    Crowded,
     Delivery,
     Fenced,
     Hello,
@@ -44,7 +45,9 @@ from headwater.machines.records import (
     Joined,
     Journal,
     Left,
+    Quarantined,
     Record,
+    Released,
     Resumed,
     Retired,
     Skipped,
@@ -74,6 +77,8 @@ class Settings:
     memory: int = 600_000_000
     # How long a name has to wait for its next incarnation.
     admission: int = 1_000_000
+    # How many distinct keys a child reads of one source; 0: there is no bound.
+    keys_per_source: int = 0
     apart: Apart = shared
 
 
@@ -158,6 +163,8 @@ class RootMachine:
             self._hello(sender, message, now, out)
         elif isinstance(message, Silent) and sender == message.child:
             self._silent(message, out)
+        elif isinstance(message, Crowded) and sender == message.child:
+            self._crowded(message, out)
         return out.sends
 
     def tick(self, now: int) -> list[Send]:
@@ -247,6 +254,19 @@ class RootMachine:
         self.engine.check_known(source)
         self._commits.decide(Retired(source))
 
+    @property
+    def quarantined(self) -> Mapping[str, str]:
+        """The names of which nothing is taken, and why."""
+        return self._state.quarantine.reasons
+
+    def release(self, name: str) -> bool:
+        """Let a name out of quarantine; False if it is in none."""
+        self._commits.commit(Outbox())
+        if name not in self.quarantined:
+            return False
+        self._commits.decide(Released(name))
+        return True
+
     def assign(self, assignment: Mapping[str, str]) -> list[Send]:
         """By whom sources (by name) are to be read: only that child's report of their silence counts.
 
@@ -328,6 +348,7 @@ class RootMachine:
                 self.queries if fresh else (),
                 tuple(self.engine.changes) if fresh else (),
                 assigned,
+                keys_per_source=self.settings.keys_per_source,
             ),
         )
 
@@ -344,7 +365,8 @@ class RootMachine:
         source = self.engine.sources.get(message.source)
         if message.generation != self.members.generation(message.child):
             return
-        if source is None or source.idle or source.retired or self.engine.watermark is None:
+        # Before all are there nobody is given up (rule 13); then also one who has never said anything.
+        if source is None or source.idle or source.retired or not self.engine.started:
             return
         name = SourceId.of(message.source).name
         if self.members.assigned(name) != message.child:
@@ -354,8 +376,28 @@ class RootMachine:
         if source.prefix == message.prefix:
             self._commits.decide(Idled(message.source))
 
+    def _crowded(self, message: Crowded, out: Outbox) -> None:
+        source, cap = self.engine.sources.get(message.source), self.settings.keys_per_source
+        if message.generation != self.members.generation(message.child) or source is None:
+            return
+        name = SourceId.of(message.source).name
+        if not source.retired and self.members.assigned(name) == message.child and 0 < cap < message.keys:
+            self._commits.commit(out)
+            # The report counts only if it is of all that the root knows: what fits is counted before.
+            if source.prefix == message.prefix:
+                reason = f"it has brought {message.keys:,} distinct keys, and limits.keysPerSource is {cap:,}"
+                self._commits.decide(Quarantined(source.name, reason))
+        refusal = self._state.quarantine.refusal(name)
+        if refusal is not None and source.retired and not self._state.finishes(source.name):
+            # It need not wait until it says hello.
+            out.add(message.child, Fenced(name, source.opening, refusal, quarantined=True))
+
     def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
+        refusal = self._state.quarantine.refusal(message.name)
+        if refusal is not None and not self._finishes(message):
+            out.add(sender, Fenced(message.name, message.opening, refusal, quarantined=True))
+            return
         if self.openings.is_news(message, self.engine.sources, self._state.finishes):
             nonce = self._nonces.of(message.name, message.opening)
             if message.echo != nonce:
@@ -382,6 +424,11 @@ class RootMachine:
         child = self._child_of(message)
         address = self.members.address(child)
         out.add(sender, Welcome(message.opening, source.name, held.offset, child, address))
+
+    def _finishes(self, hello: Hello) -> bool:
+        """Whether a source that is retired goes on as who it was, for lanes that are behind."""
+        placed = self.openings.place(hello, self.engine.sources, self._state.finishes)
+        return not isinstance(placed, str) and not any(isinstance(body, Admitted) for body in placed)
 
     def _child_of(self, message: Hello) -> str:
         """By whom a source is to be read: as assigned, if that child is there, else by who passed it on."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from headwater.machines.lanes import Apart, Lanes
 from headwater.machines.members import Members
 from headwater.machines.openings import Openings
+from headwater.machines.quarantine import Quarantine
 from headwater.machines.records import (
     Admitted,
     Began,
@@ -15,6 +16,8 @@ from headwater.machines.records import (
     Idled,
     Merged,
     Opened,
+    Quarantined,
+    Released,
     Resumed,
     Retired,
     Skipped,
@@ -43,6 +46,7 @@ class State:
         self.position = 0
         self.members = Members()
         self.openings = Openings()
+        self.quarantine = Quarantine()
         self.terms = Terms()
         self._expected = expected
         self._numbering = Lanes(self.queries, apart)
@@ -86,6 +90,11 @@ class State:
             self._prefix_changed(body)
         elif isinstance(body, Retired):
             self._retired(body)
+        elif isinstance(body, Quarantined):
+            self.quarantine.apply(body)
+            self._retired(Retired(body.source))
+        elif isinstance(body, Released):
+            self.quarantine.apply(body)
         elif isinstance(body, Started):
             for lane in self.lanes.values():
                 lane.engine.start()

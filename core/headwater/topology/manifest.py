@@ -22,6 +22,7 @@ from headwater.topology.tree import (
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
+    KEYS_PER_SOURCE,
     MARGIN,
     MAX_NODES,
     START_TIMEOUT,
@@ -54,6 +55,7 @@ NODES_LIMIT = 10_000
 NODE_CLASSES_LIMIT = 64
 SINKS_LIMIT = 16
 EXECUTORS_LIMIT = 1_000
+KEYS_LIMIT = 1_000_000_000
 
 
 def topology_of(document: Mapping[str, Any], functions: Functions = no_functions) -> Topology:
@@ -223,6 +225,7 @@ def _limits(section: Section | None) -> Limits:
     found = Limits(
         section.whole("minWidth", 1, low=1, high=NODES_LIMIT),
         section.whole("maxNodes", MAX_NODES, low=1, high=NODES_LIMIT),
+        section.whole("keysPerSource", KEYS_PER_SOURCE, low=1, high=KEYS_LIMIT),
     )
     section.done()
     if found.min_width > found.max_nodes and not section.told("minWidth", "maxNodes"):

@@ -14,6 +14,7 @@ FLUSH_INTERVAL = 100 * MILLISECOND
 HORIZON = 3_600 * SECOND
 MARGIN = 0.1
 MAX_NODES = 200
+KEYS_PER_SOURCE = 100_000
 
 Mode = Literal["pool", "perNode"]
 Engine = Literal["spark", "embedded"]
@@ -71,10 +72,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan stays within."""
+    """What a plan stays within, and how many distinct keys a source brings at most."""
 
     min_width: int = 1
     max_nodes: int = MAX_NODES
+    keys_per_source: int = KEYS_PER_SOURCE
 
 
 @dataclass(frozen=True, slots=True)

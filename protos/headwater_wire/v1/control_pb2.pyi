@@ -189,7 +189,7 @@ class NodeStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ...) -> None: ...
 
 class Totals(_message.Message):
-    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused")
+    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,7 @@ class Totals(_message.Message):
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     sources: int
     idle: int
     retired: int
@@ -208,7 +209,8 @@ class Totals(_message.Message):
     rejected: int
     windows: int
     refused: int
-    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
+    quarantined: int
+    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ..., quarantined: _Optional[int] = ...) -> None: ...
 
 class DegradedQuery(_message.Message):
     __slots__ = ("query", "reason", "waiting", "sources")
@@ -221,6 +223,14 @@ class DegradedQuery(_message.Message):
     waiting: int
     sources: _containers.RepeatedCompositeFieldContainer[_tree_pb2.Named]
     def __init__(self, query: _Optional[str] = ..., reason: _Optional[str] = ..., waiting: _Optional[int] = ..., sources: _Optional[_Iterable[_Union[_tree_pb2.Named, _Mapping]]] = ...) -> None: ...
+
+class QuarantinedSource(_message.Message):
+    __slots__ = ("name", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class SinkStatus(_message.Message):
     __slots__ = ("name", "behind", "delivered", "failure")
@@ -235,7 +245,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +260,7 @@ class StatusReply(_message.Message):
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -264,7 +275,8 @@ class StatusReply(_message.Message):
     sources: _containers.RepeatedCompositeFieldContainer[SourceStatus]
     next: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
+    quarantined: _containers.RepeatedCompositeFieldContainer[QuarantinedSource]
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")
@@ -297,3 +309,19 @@ class RetireReply(_message.Message):
     source: _tree_pb2.Named
     counted_to: int
     def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., counted_to: _Optional[int] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ReleaseReply(_message.Message):
+    __slots__ = ("released", "source", "counted_to")
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_TO_FIELD_NUMBER: _ClassVar[int]
+    released: bool
+    source: _tree_pb2.Named
+    counted_to: int
+    def __init__(self, released: _Optional[bool] = ..., source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., counted_to: _Optional[int] = ...) -> None: ...

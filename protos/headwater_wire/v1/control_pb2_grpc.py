@@ -68,6 +68,11 @@ class ControlStub:
                 request_serializer=headwater__wire_dot_v1_dot_control__pb2.RetireRequest.SerializeToString,
                 response_deserializer=headwater__wire_dot_v1_dot_control__pb2.RetireReply.FromString,
                 _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/headwater.v1.Control/Release',
+                request_serializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -117,6 +122,14 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Release(self, request, context):
+        """Ends the quarantine of a name: its source comes back as its next incarnation, and goes on behind what was
+        counted of it. Where there is none, it changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -149,6 +162,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Retire,
                     request_deserializer=headwater__wire_dot_v1_dot_control__pb2.RetireRequest.FromString,
                     response_serializer=headwater__wire_dot_v1_dot_control__pb2.RetireReply.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.FromString,
+                    response_serializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -317,6 +335,33 @@ class Control:
             '/headwater.v1.Control/Retire',
             headwater__wire_dot_v1_dot_control__pb2.RetireRequest.SerializeToString,
             headwater__wire_dot_v1_dot_control__pb2.RetireReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headwater.v1.Control/Release',
+            headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.SerializeToString,
+            headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LogRecord(_message.Message):
-    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed", "joined", "left", "assigned", "began", "lane")
+    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed", "joined", "left", "assigned", "began", "quarantined", "released", "lane")
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,8 @@ class LogRecord(_message.Message):
     LEFT_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     BEGAN_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     watermark: int
     version: int
@@ -40,8 +42,10 @@ class LogRecord(_message.Message):
     left: str
     assigned: Assigned
     began: Began
+    quarantined: Quarantined
+    released: str
     lane: int
-    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
+    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., quarantined: _Optional[_Union[Quarantined, _Mapping]] = ..., released: _Optional[str] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Began(_message.Message):
     __slots__ = ("term", "name", "expected")
@@ -100,6 +104,14 @@ class Opened(_message.Message):
     source: _tree_pb2.Named
     opening: str
     def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., opening: _Optional[str] = ...) -> None: ...
+
+class Quarantined(_message.Message):
+    __slots__ = ("source", "reason")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    source: _tree_pb2.Named
+    reason: str
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Skipped(_message.Message):
     __slots__ = ("source", "seq")

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Envelope(_message.Message):
-    __slots__ = ("protocol", "sender", "to", "hello", "challenge", "welcome", "fenced", "columns", "delivery", "probe", "ask", "tell", "ack", "resync", "commit", "silent", "register", "registered", "leave", "stale", "piece")
+    __slots__ = ("protocol", "sender", "to", "hello", "challenge", "welcome", "fenced", "columns", "delivery", "probe", "ask", "tell", "ack", "resync", "commit", "silent", "register", "registered", "leave", "stale", "piece", "crowded")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class Envelope(_message.Message):
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     PIECE_FIELD_NUMBER: _ClassVar[int]
+    CROWDED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     sender: str
     to: str
@@ -53,7 +54,8 @@ class Envelope(_message.Message):
     leave: Leave
     stale: Stale
     piece: Piece
-    def __init__(self, protocol: _Optional[int] = ..., sender: _Optional[str] = ..., to: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., fenced: _Optional[_Union[Fenced, _Mapping]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., tell: _Optional[_Union[Tell, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., silent: _Optional[_Union[Silent, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stale: _Optional[_Union[Stale, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ...) -> None: ...
+    crowded: Crowded
+    def __init__(self, protocol: _Optional[int] = ..., sender: _Optional[str] = ..., to: _Optional[str] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., challenge: _Optional[_Union[Challenge, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., fenced: _Optional[_Union[Fenced, _Mapping]] = ..., columns: _Optional[_Union[Columns, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., tell: _Optional[_Union[Tell, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., resync: _Optional[_Union[Resync, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., silent: _Optional[_Union[Silent, _Mapping]] = ..., register: _Optional[_Union[Register, _Mapping]] = ..., registered: _Optional[_Union[Registered, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., stale: _Optional[_Union[Stale, _Mapping]] = ..., piece: _Optional[_Union[Piece, _Mapping]] = ..., crowded: _Optional[_Union[Crowded, _Mapping]] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("data", "last")
@@ -90,7 +92,7 @@ class Register(_message.Message):
     def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce")
+    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +100,7 @@ class Registered(_message.Message):
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_PER_SOURCE_FIELD_NUMBER: _ClassVar[int]
     node: str
     token: str
     generation: int
@@ -105,7 +108,8 @@ class Registered(_message.Message):
     changes: _containers.RepeatedCompositeFieldContainer[Change]
     assigned: _containers.RepeatedCompositeFieldContainer[Named]
     nonce: str
-    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ...) -> None: ...
+    keys_per_source: int
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ..., keys_per_source: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("node", "generation")
@@ -174,14 +178,16 @@ class Welcome(_message.Message):
     def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., child: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Fenced(_message.Message):
-    __slots__ = ("opening", "name", "reason")
+    __slots__ = ("opening", "name", "reason", "quarantined")
     OPENING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     opening: str
     name: str
     reason: str
-    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    quarantined: bool
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., reason: _Optional[str] = ..., quarantined: _Optional[bool] = ...) -> None: ...
 
 class Columns(_message.Message):
     __slots__ = ("stream", "id", "opening", "events")
@@ -374,3 +380,15 @@ class Silent(_message.Message):
     source: Standing
     generation: int
     def __init__(self, child: _Optional[str] = ..., source: _Optional[_Union[Standing, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class Crowded(_message.Message):
+    __slots__ = ("child", "source", "generation", "keys")
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    child: str
+    source: Standing
+    generation: int
+    keys: int
+    def __init__(self, child: _Optional[str] = ..., source: _Optional[_Union[Standing, _Mapping]] = ..., generation: _Optional[int] = ..., keys: _Optional[int] = ...) -> None: ...
