@@ -109,8 +109,10 @@ def _restart(world: World, fault: Fault) -> bool:
         return False
     world.make(fault.who)
     if fault.number % 3 == 0:
-        # Once more, before all that the first one has said is there.
-        world.at(fault.span // 6 + 4, world.make, fault.who)
+        # Once more, before what the first one has said is there.
+        again = fault.span // 6 + 4
+        world.network.slow(fault.who, world.now + again)
+        world.at(again, world.make, fault.who)
     return True
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from headwater_simulator.catalogue import QUERIES
+from headwater_simulator.catalogue import QUERIES, apart
 
 # When sources have said all and faults cease, by the clock of the run; and the time of their last heartbeat.
 CEASES, END = 200, 2_000
@@ -99,6 +99,9 @@ def draw(seed: int) -> Plan:
     """The plan of a seed."""
     rng = Random(seed)
     queries = tuple(rng.sample(sorted(QUERIES), rng.choice([1, 2, 2, 3, 4])))
+    lanes = rng.random() < 0.4
+    if lanes and not any(apart(QUERIES[name]) for name in queries):
+        queries = (*queries, rng.choice([name for name in sorted(QUERIES) if apart(QUERIES[name])]))
     layers, parents = _tree(rng)
     feeds = tuple(_feed(rng, f"s{number}") for number in range(rng.choice([1, 2, 2, 3, 4])))
     for feed in feeds:
@@ -117,7 +120,7 @@ def draw(seed: int) -> Plan:
         loss=rng.choice([0, 0, 0.05, 0.15]),
         repeat=rng.choice([0, 0, 0.1, 0.2]),
         delay=rng.choice([1, 4, 15]),
-        lanes=rng.random() < 0.4,
+        lanes=lanes,
         wire=rng.random() < 0.1,
         snapshots=rng.random() < 0.5,
         tight=rng.random() < 0.4,
@@ -189,7 +192,7 @@ KINDS = {
     "full": 1,  # the root's disk is full
     "add": 2,
     "remove": 1,
-    "retire": 1,
+    "retire": 2,
     "clock_back": 1,  # a child's clock goes behind: what comes lies in its future
 }
 FAILPOINTS = ("append", "appended", "sync", "synced", "emit", "emitted")

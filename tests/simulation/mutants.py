@@ -707,23 +707,6 @@ def _(patch: Patch) -> None:
         patch.setattr(module, "all", any, raising=False)
 
 
-@covered(
-    "a child raises M by itself",
-    14,
-    "a child lifts a source of which it hears nothing to the watermark, and tells nobody",
-    "its prefix state is another one than the root's, and is put right by the next probe (rule 6)",
-)
-def _(patch: Patch) -> None:
-    def go_on(self: NodeMachine, now: int, out: Outbox) -> None:
-        watermark = self._holding.watermark
-        for lane in self._holding.lanes.values() if watermark is not None else ():
-            for source in filter(None, map(lane.source, self._silence.quiet(now))):
-                assert watermark is not None
-                source.largest = max(source.largest, watermark + source.lateness)
-
-    patch.setattr(NodeMachine, "_report_silence", go_on)
-
-
 def main() -> None:
     """Print the table."""
     print("| Mutant | Rule | What is left out | Shows as | Seeds |")
