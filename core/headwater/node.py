@@ -242,8 +242,7 @@ class Node:
         """Take a change of the queries that the root has decided. Flush first: no partial mixes two sets."""
         if change.version != self.version + 1:
             raise StaleVersion(change.version, self.version + 1)
-        gathered = any(source.position > source.since.position for source in self.sources.values())
-        if gathered and not self._root:
+        if not (self._root or self._is_flushed()):
             raise NotFlushed
         if change.kind == "add":
             self._join([(change.query, change.edge)])
@@ -252,6 +251,9 @@ class Node:
         self.changes.append(change)
         told = f"{self._signatures[-1]}|{change.kind}|{change.edge}|{change.at_once}"
         self._signatures.append(_digest(told, signature(change.query)))
+
+    def _is_flushed(self) -> bool:
+        return all(source.position <= source.since.position for source in self.sources.values())
 
     def _remove(self, change: Change) -> None:
         if self._elsewhere.pop(change.query.id, None) is not None:
@@ -523,11 +525,7 @@ class Node:
 
     def merge(self, partial: Partial) -> None:
         """Take another node's partial, whole or not at all."""
-        unfit = [
-            name
-            for name, span in partial.vector.items()
-            if name not in self.sources or self.sources[name].prefix != span.low
-        ]
+        unfit = [name for name, span in partial.vector.items() if not self._fits(name, span.low)]
         if unfit:
             raise DoesNotFit(unfit)
         self._check_merged(partial)
@@ -547,6 +545,10 @@ class Node:
             mine.refused = added(mine.refused, span.refused)
             mine.sample = (mine.sample + span.sample)[:SAMPLE_LIMIT]
             mine.heartbeats += span.heartbeats
+
+    def _fits(self, name: str, low: Prefix) -> bool:
+        """Whether what begins at a prefix of a source follows here (rule 6)."""
+        return name in self.sources and self.sources[name].prefix == low
 
     def check(self, partial: Partial) -> None:
         """Raise if a partial whose positions fit cannot be merged all the same."""

@@ -115,7 +115,13 @@ class Spool:
 
     def set_back(self, time: int) -> None:
         """Become what this spool was at a time."""
-        found = [copy for copy in self._copies if copy.time <= time]
+        self._become([copy for copy in self._copies if copy.time <= time])
+
+    def shorten(self, lost: int) -> None:
+        """Become what this spool was before its last records came."""
+        self._become([copy for copy in self._copies if copy.head <= self.head - lost])
+
+    def _become(self, found: list[_Copy]) -> None:
         if found:
             copy = found[-1]
             self.records = self.records[: copy.head]

@@ -79,9 +79,7 @@ def _replace(world: World, fault: Fault) -> bool:
     machine = world.machines.get(fault.who)
     if not isinstance(machine, node.NodeMachine):
         return False
-    world.zombies.append((fault.who, machine))
-    world.make(fault.who)
-    world.at(3, world.haunt, fault.who, machine)
+    world.replace(fault.who, machine)
     return True
 
 
@@ -110,6 +108,9 @@ def _restart(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     world.make(fault.who)
+    if fault.number % 3 == 0:
+        # Once more, before all that the first one has said is there.
+        world.at(fault.span // 6 + 4, world.make, fault.who)
     return True
 
 
@@ -129,6 +130,25 @@ def _respool(world: World, fault: Fault) -> bool:
     if fault.number % 2:
         world.at(fault.span, world.turn_to, fault.who, before)
     return True
+
+
+def _shorten(world: World, fault: Fault) -> bool:
+    if fault.who not in world.machines:
+        return False
+    above = world.parent.get(world.parent[fault.who], "root")
+    if fault.number % 2 and above != "root":
+        # What is lost is still under way when the older copy is opened.
+        world.paused[above] = world.now + 30 + fault.span
+        world.at(20, _lose_records, world, fault.who, 1 + fault.span % 3)
+    else:
+        _lose_records(world, fault.who, 1 + fault.span % 5)
+    return True
+
+
+def _lose_records(world: World, name: str, lost: int) -> None:
+    if not world.quiet:
+        world.spools[name].shorten(lost)
+        world.turn_to(name, world.spools[name])
 
 
 def _refuse(world: World, fault: Fault) -> bool:
@@ -175,6 +195,9 @@ def _clock_back(world: World, fault: Fault) -> bool:
 def _add(world: World, fault: Fault) -> bool:
     machine = world.living_root()
     if machine is None or machine.engine.watermark is None:
+        # As soon as there is one: then most is under way.
+        if not world.quiet:
+            world.at(5, _add, world, fault)
         return False
     window = ADDED[fault.number % len(ADDED)]
     query = Query(f"+{len(machine.engine.changes)}", window, "sum", key_by="key" if fault.span % 2 else None)
@@ -219,6 +242,7 @@ _KINDS: Mapping[str, Callable[[World, Fault], bool]] = {
     "slow": _slow,
     "restart": _restart,
     "setback": _setback,
+    "shorten": _shorten,
     "respool": _respool,
     "refuse": _refuse,
     "move": _move,

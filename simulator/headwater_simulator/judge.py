@@ -7,7 +7,19 @@ from collections.abc import Iterable, Mapping
 
 from headwater import oracle
 from headwater.events import Record as Event
-from headwater.machines.records import Admitted, Merged, Opened, Record, Retired
+from headwater.machines.messages import Silent
+from headwater.machines.records import (
+    Admitted,
+    Assigned,
+    Began,
+    Idled,
+    Joined,
+    Merged,
+    Opened,
+    Record,
+    Retired,
+    Started,
+)
 from headwater.machines.root import RootMachine
 from headwater.queries import Query
 from headwater.results import Result
@@ -34,6 +46,12 @@ class Judge:
         self._watermark: int | None = None
         self._counted: dict[str, int] = {}
         self._retired: set[str] = set()
+        # How many sources are waited for, as the log says and by now, and how many have come.
+        self._told = self._expected = self._admitted = 0
+        # By which child a source is to be read, the generations of nodes, and silences that were reported.
+        self._assigned: dict[str, str] = {}
+        self._generations: dict[str, int] = {}
+        self._reports: set[tuple[str, int, str, int]] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
         # The sources, by name, whose spools may lack what was sent of them.
@@ -50,8 +68,11 @@ class Judge:
         self.lives.take(record)
         if self._watermark is not None and (record.watermark is None or record.watermark < self._watermark):
             raise Broken(f"I5: the watermark fell from {self._watermark} to {record.watermark}")
+        if self._watermark is None and record.watermark is not None and self._admitted < self._expected:
+            raise Broken(f"rule 13: {self._admitted} of {self._expected} sources set the watermark")
         self._watermark = record.watermark
         if isinstance(body, Admitted):
+            self._admitted += 1
             self._offsets[body.source], self._openings[body.source] = body.offset, body.opening
         elif isinstance(body, Opened):
             self._openings[body.source] = body.opening
@@ -59,6 +80,28 @@ class Judge:
             self._retired.add(body.source)
         elif isinstance(body, Merged):
             self._tiles(body)
+        elif isinstance(body, Idled):
+            self._was_silent(body.source)
+        elif isinstance(body, Began) and body.expected != self._told:
+            self._told = self._expected = body.expected
+        elif isinstance(body, Started):
+            self._expected = 0
+        elif isinstance(body, Assigned):
+            self._assigned[body.source] = body.child
+        elif isinstance(body, Joined):
+            self._generations[body.node] = body.generation
+
+    def reported(self, message: Silent) -> None:
+        """A child says that it hears nothing of a source."""
+        position = message.prefix.position
+        self._reports.add((message.child, message.generation, message.source, position))
+
+    def _was_silent(self, name: str) -> None:
+        """Rule 14: who reads a source has reported its silence behind all that is counted."""
+        child = self._assigned[SourceId.of(name).name]
+        position = self._applied[0].get(name, 0)
+        if (child, self._generations[child], name, position) not in self._reports:
+            raise Broken(f"rule 14: {name} is given up at {position}, and {child} has not said so")
 
     def _tiles(self, body: Merged) -> None:
         """I2: what is applied tiles without gap or overlap, in each lane."""

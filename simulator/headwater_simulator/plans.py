@@ -104,6 +104,8 @@ def draw(seed: int) -> Plan:
     for feed in feeds:
         parents[feed.name] = rng.choice(layers[0])
     faults = _faults(rng, layers, feeds) if rng.random() < 0.95 else ()
+    # Those who come later are waited for, or not.
+    total, early = len(feeds), sum(not feed.begins for feed in feeds)
     return Plan(
         seed,
         queries,
@@ -111,7 +113,7 @@ def draw(seed: int) -> Plan:
         parents,
         feeds,
         faults,
-        expected=max(len(feeds) + rng.choice([-1, 0, 0, 0, 0, 1]), 1),
+        expected=max(rng.choice([total - 1, total, total, early, early, total + 1]), 1),
         loss=rng.choice([0, 0, 0.05, 0.15]),
         repeat=rng.choice([0, 0, 0.1, 0.2]),
         delay=rng.choice([1, 4, 15]),
@@ -136,15 +138,15 @@ def _tree(rng: Random) -> tuple[tuple[tuple[str, ...], ...], dict[str, str]]:
 
 
 def _feed(rng: Random, name: str) -> Feed:
-    begins = 0 if rng.random() < 0.8 else rng.randint(20, 120)
+    begins = 0 if rng.random() < 0.7 else rng.randint(20, 120)
     lateness = rng.choice([0, 3, 3, 8])
-    when, clock, inside = begins, begins // 2 + rng.randint(0, 12), False
-    pace, disorder, keys = rng.choice([1, 3, 6]), rng.choice([0, 0.2, 0.4]), rng.choice(["k", "kl", "klm"])
+    when, clock, inside = begins, rng.choice([0, begins // 2]) + rng.randint(0, 12), False
+    pace, disorder, keys = rng.choice([1, 4, 8]), rng.choice([0, 0.2, 0.4]), rng.choice(["k", "kl", "klm"])
     records: list[Said] = []
     for _ in range(rng.choice([3, 8, 16, 26])):
         when += rng.randint(0, 2 * pace)
         # Some are silent for so long that they are given up.
-        if rng.random() < 0.05:
+        if rng.random() < 0.08:
             when += rng.randint(50, 110)
         if when >= CEASES - 20:
             break
@@ -176,6 +178,7 @@ KINDS = {
     "slow": 2,  # what one sends takes long
     "restart": 3,  # a source begins anew with its spool
     "setback": 1,  # a source begins anew with an older copy of its spool
+    "shorten": 3,  # a source begins anew with a copy that lacks its last records
     "respool": 1,  # a source begins anew with a spool of its own, and may come back to the one before
     "refuse": 1,  # the spool of a source is full
     "move": 4,  # a source or a node turns to another parent
@@ -205,7 +208,7 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         layer = rng.randrange(len(nodes))
         who, other, span, number = rng.choice(nodes[layer]), "", rng.randint(5, 80), rng.randint(0, 9)
         above = nodes[layer + 1] if layer + 1 < len(nodes) else ["root"]
-        if kind in ("restart", "setback", "respool", "refuse", "retire", "assign"):
+        if kind in ("restart", "setback", "shorten", "respool", "refuse", "retire", "assign"):
             who = rng.choice(sources)
             other = rng.choice(nodes[0]) if kind == "assign" else ""
         elif kind == "pause":
@@ -229,4 +232,9 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         elif kind == "clock_back":
             who = rng.choice(nodes[0])
         faults.append(Fault(at, kind, who, other, span, number))
+    if rng.random() < 0.3:
+        # Queries come and go while batches of those before are under way.
+        for kind in ("add", "add", "add", "remove"):
+            at, span, number = rng.randint(20, CEASES * 2 // 3), rng.randint(5, 80), rng.randint(0, 9)
+            faults.append(Fault(at, kind, "root", "", span, number))
     return tuple(faults)

@@ -9,7 +9,7 @@ from random import Random
 
 from headwater.machines import node, root, source
 from headwater.machines.lanes import Lanes, shared
-from headwater.machines.messages import Message, Send
+from headwater.machines.messages import Message, Send, Silent
 from headwater.machines.terms import BehindTheTree
 from headwater.results import Result, Results
 from headwater_root.snapshots import Snapshots
@@ -66,7 +66,8 @@ class World:
         self._said = dict.fromkeys(self.feeds, 0)
         self.spools = {name: Spool(f"spool-{name}", self.judge.counted) for name in self.feeds}
         self.machines: dict[str, Machine] = {}
-        self.zombies: list[tuple[str, node.NodeMachine]] = []
+        # With the name, the process that goes by it no longer, and how far its clock is from the world's.
+        self.zombies: list[tuple[str, node.NodeMachine, int]] = []
         self.paused: dict[str, int] = {}
         self.behind: dict[str, int] = {}
         # Each process has a clock of its own.
@@ -99,12 +100,20 @@ class World:
             if self.now > PATIENCE:
                 raise Broken(f"I8: {self._unfinished()}")
             self._advance()
+        self._outlast()
         machine = self.living_root()
         assert machine is not None
         self.judge.final(machine, self.found)
         self._replay(machine)
         if self.plan.seed % 4 == 0:
             self._lose_log()
+
+    def _outlast(self) -> None:
+        """Rule 10: a process that was replaced hears of it, and ends."""
+        while any(not zombie.stale for _, zombie, _ in self.zombies):
+            if self.now > PATIENCE:
+                raise Broken("rule 10: a process that was replaced goes on")
+            self._advance()
 
     def _done(self) -> bool:
         return not self._unfinished()
@@ -202,6 +211,8 @@ class World:
         return str(self._drawn)
 
     def _emit(self, position: int, results: Results) -> None:
+        if position > self.disk.durable:
+            raise Broken(f"rule 16: results of record {position} leave before it is durable")
         self.disk.reach("emit")
         given = list(results)
         before = self.found.setdefault(position, given)
@@ -243,6 +254,8 @@ class World:
         said = " ".join(sorted({type(send.message).__name__ for send in sends}))
         self.transitions[self._role(name), why, said] += 1
         for send in sends:
+            if isinstance(send.message, Silent):
+                self.judge.reported(send.message)
             if self._watched:
                 self._watch(self.now, name, send)
             for time in self.network.times(name, send.to, self.now):
@@ -357,9 +370,9 @@ class World:
             envelope = tree_pb2.Envelope()
             envelope.ParseFromString(_CODEC.encode(sender, to, message).SerializeToString())
             message = _CODEC.decode(envelope)
-        for name, zombie in self.zombies:
+        for name, zombie, ahead in self.zombies:
             if name == to:
-                self.act(name, lambda: zombie.step(sender, message, self._clock(name)), zombie=True)  # noqa: B023
+                self.act(name, lambda: zombie.step(sender, message, self.now + ahead), zombie=True)  # noqa: B023
         machine, clock = self.machines[to], self._clock(to)
         if self._watched:
             self._watch(self.now, to, (sender, message))
@@ -382,8 +395,6 @@ class World:
         self.disk.full = False
         for spool in self.spools.values():
             spool.full = False
-        # Those who were given up have found out by then, or never will.
-        self.at(100, self.zombies.clear)
 
     def turn_to(self, name: str, spool: Spool) -> None:
         """A source begins anew with a spool that may lack what was counted of another."""
@@ -407,15 +418,23 @@ class World:
             if above == name:
                 self.parent[below] = heir
 
-    def haunt(self, name: str, zombie: node.NodeMachine) -> None:
-        """The process that was replaced goes on."""
-        if zombie.stale or name not in self.machines or (name, zombie) not in self.zombies:
+    def replace(self, name: str, machine: node.NodeMachine) -> None:
+        """Another process takes a name over, and the one before goes on."""
+        ahead = self._clocks[name]
+        self.zombies.append((name, machine, ahead))
+        self.make(name)
+        self.at(3, self._haunt, name, machine, ahead)
+
+    def _haunt(self, name: str, zombie: node.NodeMachine, ahead: int) -> None:
+        """The process that was replaced goes on, until it hears of it or its place is gone."""
+        if zombie.stale or name not in self.machines:
+            self.zombies = [each for each in self.zombies if each[1] is not zombie]
             return
-        clock = self._clock(name)
+        clock = self.now + ahead
         self.act(name, lambda: zombie.flush(clock), zombie=True)
         if name in self.machines:
             self.act(name, lambda: zombie.tick(clock), zombie=True)
-        self.at(7, self.haunt, name, zombie)
+        self.at(7, self._haunt, name, zombie, ahead)
 
     # The log
 

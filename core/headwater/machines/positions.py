@@ -152,7 +152,7 @@ def _is_over(stands: Prefix, low: Prefix) -> bool:
 
 def _fits(lane: RootLane, partial: Partial) -> bool:
     for name, span in partial.vector.items():
-        if lane.prefix(name) != span.low or lane.parts(name, span.low.position, span.high.position):
+        if not lane.fits(name, span.low) or lane.parts(name, span.low.position, span.high.position):
             return False
     try:
         lane.engine.check(partial)

@@ -25,16 +25,18 @@ class Room:
         source, watermark = lane.source(name), self._holding.watermark
         return source is None or watermark is None or source.largest - source.lateness <= watermark
 
+    def is_ahead(self, lane: Lane, name: str) -> bool:
+        """Flow control by event time: nobody runs further ahead of the others than the horizon."""
+        source, watermark = lane.engine.sources[name], self._holding.watermark
+        return watermark is not None and (
+            source.largest - source.lateness > watermark + self._settings.horizon
+        )
+
     def has_place(self, lane: Lane, name: str, wanted: int) -> bool:
         """Whether as many bytes of columns may be kept; makes place for who is waited for."""
         holding, bound = self._holding, self._settings.held_bytes
         if not self.is_hungry(lane, name):
-            # Flow control by event time: nobody runs further ahead of the others than this.
-            source = lane.engine.sources[name]
-            ahead = holding.watermark is not None and (
-                source.largest - source.lateness > holding.watermark + self._settings.horizon
-            )
-            return not ahead and holding.held_bytes + wanted <= bound
+            return not self.is_ahead(lane, name) and holding.held_bytes + wanted <= bound
         if holding.held_bytes + wanted > bound:
             for each in holding.lanes.values():
                 each.drop_columns(lambda: holding.held_bytes + wanted <= bound)

@@ -75,6 +75,10 @@ class RootLane:
         """Where the lane stands with a source, with what waits to be made durable."""
         return self.ahead.get(name) or self.engine.sources[name].prefix
 
+    def fits(self, name: str, low: Prefix) -> bool:
+        """Whether what begins at a prefix of a source follows here (rule 6)."""
+        return self.prefix(name) == low
+
     def parts(self, name: str, low: int, high: int) -> bool:
         """Whether the prefix of a source changes between two numbers: no batch goes across."""
         later = self.later.get(name)

@@ -1,0 +1,30 @@
+"""The simulator notices what it is there to notice: each rule of the protocol that is left out shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater_simulator.runs import run
+from tests.simulation.mutants import COVERED, MUTANTS, SEEDS, Mutant
+
+
+def _name(mutant: Mutant) -> str:
+    return mutant.name
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=_name)
+def test_a_mutant_is_caught(mutant: Mutant) -> None:
+    found = mutant.caught(range(SEEDS))
+    assert found is not None, f"{mutant.name}: none of {SEEDS} seeds fails"
+    seed = found.plan.seed
+    print(f"{mutant.name}: {seed + 1} seeds, {found.failure}")
+    # It is the mutant that fails, and not the run.
+    assert run(seed).failure is None
+
+
+@pytest.mark.parametrize("mutant", COVERED, ids=_name)
+def test_what_other_rules_cover_does_no_harm(mutant: Mutant) -> None:
+    seeds = range(25)
+    assert mutant.caught(seeds) is None
+    # It does leave something out: some run goes another way.
+    assert any(mutant.run(seed).transitions != run(seed).transitions for seed in seeds)
