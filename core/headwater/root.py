@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -103,6 +104,8 @@ class Root(Node):
         # The roster's slowest times; the watermark moves only when its source does.
         self._lowest = TS_MIN
         self._due = TS_MIN
+        # The watermark does not go beyond, nor anywhere while several decisions are taken as one.
+        self._ceiling, self._still = TS_MAX, False
         self._alone = False
         self._site_of = np.empty(0, np.int64)
         # Who is not retired: there may be many more who are.
@@ -238,7 +241,7 @@ class Root(Node):
         self._decide(kind, source, closes=True)
         before = self.watermark
         self._advance()
-        if self.watermark is not None and self.watermark == before:
+        if self.watermark is not None and self.watermark == before and not self._still:
             # Windows by order may have waited for this source alone.
             self._close(self.watermark)
 
@@ -364,11 +367,32 @@ class Root(Node):
 
     # Watermark
 
+    def stay_behind(self, watermark: int | None) -> None:
+        """As one lane of several: never go beyond the watermark of lane 0, which decides for all of them what
+        a source that returns may still say. Where nobody is waited for, go up to it."""
+        ceiling = TS_MIN if watermark is None else watermark
+        if ceiling != self._ceiling:
+            self._ceiling = ceiling
+            self._advance()
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Take several decisions as one: who was given up and has returned since is not given up."""
+        self._still, before = True, self.watermark
+        try:
+            yield
+        finally:
+            self._still = False
+        self._advance()
+        if self.watermark is not None and self.watermark == before:
+            # Windows by order may have waited for one who was given up.
+            self._close(self.watermark)
+
     def _advance(self) -> None:
         """Raise the watermark to the slowest source of the roster, and close what that makes final."""
-        if len(self.sources) < self._expected:
+        if len(self.sources) < self._expected or self._still:
             return
-        lowest = TS_MAX
+        lowest = self._ceiling
         for source in self._present:
             if source.largest - source.lateness < lowest and not source.idle:
                 lowest = source.largest - source.lateness

@@ -148,6 +148,11 @@ class Judge:
                 lost = known.retired and SourceId.of(name).name in self.bereft
                 if known.position != reached and not lost:
                     raise Broken(f"I8: lane {number} is at {known.position} of {name}, lane 0 at {reached}")
+                largest = root.engine.sources[name].largest
+                if known.largest != largest and not lost:
+                    raise Broken(
+                        f"rule 14: M of {name} is {known.largest} in lane {number}, {largest} in lane 0"
+                    )
                 # The account of a lane that was added begins there.
                 if number in self._begun:
                     self._account(number, engine, name)

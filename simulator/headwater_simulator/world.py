@@ -12,6 +12,7 @@ from headwater.machines.lanes import Lanes, shared
 from headwater.machines.messages import Message, Send, Silent
 from headwater.machines.terms import BehindTheTree
 from headwater.results import Result, Results
+from headwater.sources import SourceId
 from headwater_root.snapshots import Snapshots
 from headwater_simulator.catalogue import QUERIES, apart
 from headwater_simulator.disks import Disk, Killed, Spool
@@ -341,6 +342,20 @@ class World:
         machine.child = self.parent[name]
         if self.quiet or chance.random() < 0.05:
             self._skip(name, machine)
+        if self.quiet and machine.fenced is not None and chance.random() < 0.1:
+            self._make_way(name)
+
+    def _make_way(self, name: str) -> None:
+        """An operator gives up who has the name of a source that is kept out: its child may be gone for good,
+        and nobody else may say that it is silent."""
+        above = self.living_root()
+        held = None if above is None else above.openings.held(name)
+        if above is None or held is None:
+            return
+        present = str(SourceId(name, held.incarnation))
+        if not above.engine.sources[present].retired:
+            self.happened["retire"] += 1
+            self.decide(lambda: above.retire(present))
 
     def _skip(self, name: str, machine: source.SourceMachine) -> None:
         """An operator gives up a record that lies too far in the future."""

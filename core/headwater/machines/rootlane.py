@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from headwater.machines.messages import Barrier, Standing
 from headwater.machines.records import Idled, Opened, Resumed, Retired, Skipped
@@ -35,20 +36,30 @@ class RootLane:
     def settle(self, source: str) -> None:
         """Take what was decided at the number where the source stands."""
         waiting = self.later.get(source, [])
-        while waiting and waiting[0].number == self.engine.sources[source].position:
-            decided = waiting.pop(0)
-            if isinstance(decided.body, Opened):
-                self.engine.reopen(source, decided.body.opening)
-            elif isinstance(decided.body, Idled):
-                self.engine.idle(source)
-            elif isinstance(decided.body, Resumed):
-                self.engine.resume(source, floor=decided.floor)
-            elif isinstance(decided.body, Retired):
-                self.engine.retire(source)
-            else:
-                self.engine.skip(source, decided.body.seq)
+        at = self.engine.sources[source].position
+        due = list(takewhile(lambda decided: decided.number == at, waiting))
+        if len(due) == 1:
+            self._decide(source, due[0])
+        elif due:
+            # As one: between two the watermark could pass what the last one lets the source still say.
+            with self.engine.deciding():
+                for decided in due:
+                    self._decide(source, decided)
+        del waiting[: len(due)]
         if not waiting:
             self.later.pop(source, None)
+
+    def _decide(self, source: str, decided: Later) -> None:
+        if isinstance(decided.body, Opened):
+            self.engine.reopen(source, decided.body.opening)
+        elif isinstance(decided.body, Idled):
+            self.engine.idle(source)
+        elif isinstance(decided.body, Resumed):
+            self.engine.resume(source, floor=decided.floor)
+        elif isinstance(decided.body, Retired):
+            self.engine.retire(source)
+        else:
+            self.engine.skip(source, decided.body.seq)
 
     def give_up(self, source: str) -> None:
         """Retire it at its own number: what this lane has not heard of by then, it never will."""

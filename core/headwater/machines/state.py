@@ -54,6 +54,7 @@ class State:
             number: RootLane(Root(self.queries, expected=expected, serves=self._numbering.serves(number)))
             for number in self._numbering.numbers
         }
+        self._keep_behind()
 
     @property
     def engine(self) -> Root:
@@ -106,9 +107,16 @@ class State:
         else:
             self.members.apply(body)
         self.position = position
+        self._keep_behind()
         blocks = [block for lane in self.lanes.values() for block in lane.engine.take().blocks]
         self._end_lanes()
         return Results(blocks)
+
+    def _keep_behind(self) -> None:
+        """Lane 0 decides what a source that returns may still say: no lane goes beyond its watermark."""
+        for number, lane in self.lanes.items():
+            if number:
+                lane.engine.stay_behind(self.engine.watermark)
 
     def _expect(self, expected: int) -> None:
         if expected not in (0, self._expected):
@@ -185,6 +193,7 @@ class State:
         # All of them at first: the watermark is that of all from the beginning.
         expected = max(len(main.sources), 1) if main.started else self._expected
         engine = Root(self.queries, expected=expected, serves=self._numbering.serves(number))
+        engine.stay_behind(main.watermark)
         engine.stand_beside(main)
         for change in changes:
             engine.apply(change)
