@@ -155,13 +155,14 @@ class Judge:
                     )
                 # The account of a lane that was added begins there.
                 if number in self._begun:
-                    self._account(number, engine, name)
+                    # What lane 0 decides holds at the same numbers in the others.
+                    self._account(number, engine, name, decisions_of(engine if lost else root.engine))
         self.windows(root, found)
 
-    def _account(self, number: int, engine: Root, name: str) -> None:
+    def _account(self, number: int, engine: Root, name: str, decisions: Iterable[oracle.Decision]) -> None:
         """I6: what is late and what is rejected is the same for the oracle, and in every lane."""
         events, known = self._events(engine, name), engine.sources[name]
-        sides = oracle.judge(events, oracle.Source(name, known.lateness), decisions_of(engine))
+        sides = oracle.judge(events, oracle.Source(name, known.lateness), decisions)
         expected, account = tuple(map(len, sides)), engine.account(name)
         found = (account.counted, account.late, account.rejected)
         if found != expected:
