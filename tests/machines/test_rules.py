@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -394,6 +395,39 @@ def hello(machine: root.RootMachine, spool: str, opening: str, opened_at: int, h
     if isinstance(send.message, Challenge):
         (send,) = machine.step("c", replace(said, echo=send.message.nonce), now)
     return send
+
+
+def test_an_echo_that_others_have_overtaken_is_asked_for_again() -> None:
+    drawn = count()
+    machine = root.RootMachine(
+        [QUERY], root.Settings(), Disk(), lambda: str(next(drawn)), lambda position, found: None
+    )
+    machine.begin()
+    hellos = [Hello("s", "p", opening, 0, 0, 0) for opening in ("earlier", "later")]
+    echoed = []
+    for hello in hellos:
+        (send,) = machine.step("c", hello, 0)
+        assert isinstance(send.message, Challenge)
+        echoed.append(replace(hello, echo=send.message.nonce))
+    earlier, later = echoed
+    assert isinstance(machine.step("c", later, 0)[-1].message, Welcome)
+    # Its process has ended by now: if it were logged, the one that lives would have to end too.
+    assert isinstance(machine.step("c", earlier, 0)[-1].message, Challenge)
+    assert isinstance(machine.step("c", later, 0)[-1].message, Welcome)
+
+
+def test_a_registration_that_others_have_overtaken_is_asked_for_again() -> None:
+    drawn = count()
+    machine = root.RootMachine(
+        [QUERY], root.Settings(), Disk(), lambda: str(next(drawn)), lambda position, found: None
+    )
+    machine.begin()
+    echoed = []
+    for token in ("earlier", "later"):
+        (asked,) = of(Registered, machine.step("n", Register("n", token, False), 0))
+        echoed.append(Register("n", token, False, echo=asked.nonce))
+    given = [of(Registered, machine.step("n", register, 0))[0].generation for register in reversed(echoed)]
+    assert given == [1, 0]
 
 
 def test_an_older_opening_of_a_spool_that_was_fenced_stays_out() -> None:

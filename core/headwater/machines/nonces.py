@@ -32,6 +32,10 @@ class Nonces:
             held[whose] = self._draw()
         return held[whose]
 
+    def renew(self, name: str) -> None:
+        """Something was logged under a name: an echo from before says nothing of who lives now."""
+        self._held.pop(name, None)
+
     def forget(self, name: str, whose: str) -> None:
         """It was echoed, or is needed no more."""
         held = self._held.get(name, {})

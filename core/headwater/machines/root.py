@@ -329,7 +329,7 @@ class RootMachine:
             if message.echo != nonce:
                 out.add(sender, Registered(message.node, message.token, 0, nonce=nonce))
                 return
-            self._nonces.forget(message.node, message.token)
+            self._nonces.renew(message.node)
             generation = self.members.generation(message.node) + 1
             joined = Joined(message.node, message.token, generation, message.child, message.address)
             self._commits.decide_behind(out, joined)
@@ -415,7 +415,11 @@ class RootMachine:
                 return
             self._admissions.put(message.name, now, now)
         self._commits.decide(*placed)
-        self._nonces.forget(message.name, message.opening)
+        if placed:
+            # An echo of another opening that is under way may be of a process that has ended by now.
+            self._nonces.renew(message.name)
+        else:
+            self._nonces.forget(message.name, message.opening)
         held = self.openings.held(message.name)
         assert held is not None
         source = self.engine.sources[str(SourceId(message.name, held.incarnation))]
