@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
+from headwater.sources import SourceId
+from headwater_node.conduct import offence_of
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
@@ -18,6 +20,7 @@ from headwater_wire.clock import now, wall
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from headwater_wire.offences import Offence
 
 log = logging.getLogger(__name__)
 # A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.
@@ -46,7 +49,7 @@ class NodeRuntime:
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
         self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
-        self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
+        self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
         self.answered: int | None = None
@@ -76,6 +79,7 @@ class NodeRuntime:
             return ()
         if sender == self.machine.parent:
             self.answered = now()
+        refused = self.machine.refusals.count
         try:
             sends = self.machine.step(sender, message, now())
         # Whatever it is: half of a message may have been taken, and nothing of a node has to survive it.
@@ -85,8 +89,12 @@ class NodeRuntime:
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
-        for refused, problem in self.machine.refusals.news():
-            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+        more = self.machine.refusals.count - refused
+        for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
+            self.exchange.offences.note(Offence.BATCH, who, problem)
+        wrong = offence_of(sender, message, sends)
+        if wrong is not None:
+            self.exchange.offences.note(*wrong)
         return sends
 
     def _halt(self, error: Exception) -> None:
@@ -117,7 +125,9 @@ class NodeRuntime:
         sends = machine.flush(now())
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         self.exchange.send(sends)
-        self.tally.look(machine.sources)
+        for name, reason, count in self.tally.look(machine.sources):
+            who = SourceId.of(name).name
+            self.exchange.offences.note(Offence.RECORDS, who, f"records cannot count: {reason}", times=count)
         if again:
             sends = machine.tick(now())
             self.repeated += sum(isinstance(send.message, Delivery) for send in sends)

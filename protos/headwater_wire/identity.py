@@ -42,6 +42,11 @@ class Peer:
         return cls(frozenset(names), frozenset(roles))
 
     @property
+    def label(self) -> str:
+        """One name for all of them; empty if the certificate has none."""
+        return min(self.names, default="")
+
+    @property
     def is_node(self) -> bool:
         return not self.roles.isdisjoint(NODES)
 
@@ -80,6 +85,11 @@ class Guard:
         self._owner = ""
         # Names of others in which was spoken here.
         self._told: set[str] = set()
+
+    @property
+    def who(self) -> str:
+        """Whoever is at the other end, by a name that their certificate proves; empty if it has none."""
+        return self._owner or self._peer.label
 
     def refusal(self, envelope: pb.Envelope) -> Refusal | None:
         """Why this envelope is not heeded; None if it may be said."""

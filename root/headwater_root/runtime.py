@@ -15,7 +15,7 @@ import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError, PermanentError
-from headwater.machines.messages import Delivery, Fenced, Message, Send, Welcome
+from headwater.machines.messages import Delivery, Fenced, Message, Resync, Send, Stale, Welcome
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -35,6 +35,7 @@ from headwater_wire.clock import now
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from headwater_wire.offences import Offence
 
 log = logging.getLogger(__name__)
 
@@ -210,6 +211,7 @@ class RootRuntime:
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
         if self.failed is not None or (self.outbox.full and isinstance(message, Delivery)):
             return ()
+        refused = self.machine.refusals.count
         try:
             sends = self.machine.step(sender, message, now())
         except Exception as error:
@@ -219,9 +221,10 @@ class RootRuntime:
             # Soon: what has come by then is one group.
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
-            self._told(each.message)
-        for refused, problem in self.machine.refusals.news():
-            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+            self._told(each)
+        more = self.machine.refusals.count - refused
+        for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
+            self.exchange.offences.note(Offence.BATCH, who, problem)
         return sends
 
     def _commit(self) -> None:
@@ -233,13 +236,21 @@ class RootRuntime:
             except Exception as error:
                 self.failed = error
 
-    def _told(self, message: Message) -> None:
-        """Let the operator know what a source was told, if it is news."""
+    def _told(self, send: Send) -> None:
+        """Let the operator know what somebody was told, if it is news."""
+        message, offences = send.message, self.exchange.offences
         if isinstance(message, Welcome):
             self._complaints.settled(SourceId.of(message.source).name)
-        elif isinstance(message, Fenced) and self._complaints.is_news(message.name, message.reason):
-            extra = {"source": message.name, "problem": message.reason}
-            log.warning("a source is fenced", extra=extra)
+        elif isinstance(message, Fenced):
+            offences.count(Offence.FENCED, message.name)
+            if self._complaints.is_news(message.name, message.reason):
+                extra = {"source": message.name, "problem": message.reason}
+                log.warning("a source is fenced", extra=extra)
+        elif isinstance(message, Stale):
+            generation = message.stream.generation
+            offences.note(Offence.STALE, send.to, f"is of generation {generation}, and a later one is there")
+        elif isinstance(message, Resync):
+            offences.note(Offence.SEQUENCE, send.to, "sends what does not fit, and was told how things stand")
 
     def unready(self) -> str | None:
         """Why nobody should send here at present; None if all is well."""
