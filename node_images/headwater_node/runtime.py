@@ -11,12 +11,12 @@ from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater.sources import SourceId
-from headwater_node.conduct import offence_of
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
 from headwater_wire.clock import now, wall
+from headwater_wire.conduct import offences_in
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
@@ -92,9 +92,8 @@ class NodeRuntime:
         more = self.machine.refusals.count - refused
         for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
             self.exchange.offences.note(Offence.BATCH, who, problem)
-        wrong = offence_of(sender, message, sends)
-        if wrong is not None:
-            self.exchange.offences.note(*wrong)
+        for offence in offences_in(message, sends):
+            self.exchange.offences.note(*offence)
         return sends
 
     def _halt(self, error: Exception) -> None:

@@ -90,10 +90,9 @@ class _Stream:
 
     # Of whoever is at the other end.
     host: str
-    guard: Guard | None
+    guard: Guard
     assembly: Assembly
     queue: Outgoing
-    context: Any
     # The sender of the first envelope, once that was heeded, and all senders.
     owner: str = ""
     names: set[str] = field(default_factory=set)
@@ -101,7 +100,19 @@ class _Stream:
     @property
     def offender(self) -> str:
         """Whoever is to blame for what comes: by certificate, or by the name that they go by, or by host."""
-        return (self.owner if self.guard is None else self.guard.who) or self.host
+        return self.guard.who or self.host
+
+
+class _Ended(Exception):
+    """A stream is not heard any further."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(code, sentence)
+        self.code, self.sentence = code, sentence
+
+    @classmethod
+    def by(cls, error: Malformed) -> _Ended:
+        return cls(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:PROBLEM_LENGTH])
 
 
 def _check_names(envelope: pb.Envelope) -> None:
@@ -271,15 +282,18 @@ class Exchange:
                 for data in messages:
                     yield data
             await reading
+        except _Ended as ended:
+            # Here and not where it was found: a status that is sent beside a message may get lost.
+            await context.abort(ended.code, ended.sentence)
         finally:
             self._streams -= 1
             reading.cancel()
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
     async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:
-        guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
+        guard = self._guards.guard(Peer.of(context.auth_context()) if self._credentials else None)
         assembly = self._assemblies.assembly()
-        stream = _Stream(host_of(context.peer()), guard, assembly, queue, context)
+        stream = _Stream(host_of(context.peer()), guard, assembly, queue)
         try:
             await self._read_guarded(requests, stream)
             if unread.took_nothing():
@@ -290,8 +304,7 @@ class Exchange:
                 self.offences.note(Offence.TOO_LARGE, stream.offender, problem)
         finally:
             assembly.close()
-            if guard is not None:
-                guard.close()
+            guard.close()
 
     async def _read_guarded(self, requests: AsyncIterator[bytes], stream: _Stream) -> None:
         async for message in requests:
@@ -302,25 +315,31 @@ class Exchange:
                 sender = envelope.sender
                 _check_names(envelope)
                 # Before anything is kept of it: a piece bears the name of whoever sends the whole.
-                if not await self._may_pass(stream, envelope):
+                if not self._may_pass(stream, envelope):
                     continue
                 if not stream.owner:
-                    await self._agree(envelope, stream)
+                    self._agree(envelope, stream)
                     stream.owner = sender
                 whole = stream.assembly.take(envelope, message)
                 if whole is None or (
                     # What pieces have come to is looked at too.
-                    whole[0] is not envelope and not await self._may_pass(stream, whole[0])
+                    whole[0] is not envelope and not self._may_pass(stream, whole[0])
                 ):
                     continue
                 self._hear(sender, stream)
             except Malformed as error:
-                await self._refuse_below(error, stream, sender)
+                self._refuse(error, stream.offender, sender)
+                # Where somebody keeps to no rules at all, nothing that follows means anything.
+                if not isinstance(error, NoRoom):
+                    raise _Ended.by(error) from error
                 continue
             if whole[0].WhichOneof("message") is not None:
                 wrong = self._arrived(*whole, above=False)
                 if wrong is not None:
-                    await self._refuse_below(wrong, stream, sender)
+                    self._refuse(wrong, stream.offender, sender)
+                    # What a node passes on is its sender's fault, and no reason to end what others say.
+                    if sender == stream.owner:
+                        raise _Ended.by(wrong)
 
     def _hear(self, sender: str, stream: _Stream) -> None:
         """What is for the sender goes to this stream from now on."""
@@ -331,30 +350,24 @@ class Exchange:
         stream.names.add(sender)
         self._below[sender] = stream.queue
 
-    async def _refuse_below(self, error: Malformed, stream: _Stream, sender: str) -> None:
-        self._refuse(error, stream.offender, sender)
-        # What a node passes on is its sender's fault, and no reason to end what others say.
-        if not isinstance(error, NoRoom) and sender in ("", stream.owner or sender):
-            await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:PROBLEM_LENGTH])
-
-    async def _may_pass(self, stream: _Stream, envelope: pb.Envelope) -> bool:
+    def _may_pass(self, stream: _Stream, envelope: pb.Envelope) -> bool:
         """Whether an envelope may be said here; the stream ends if that is not forgivable."""
-        refusal = None if stream.guard is None else stream.guard.refusal(envelope)
+        refusal = stream.guard.refusal(envelope)
         if refusal is None:
             return True
         offence = Offence.FORWARDED if refusal.dropped else Offence.IDENTITY
         self.offences.note(offence, stream.offender, refusal.sentence, more={"claimed": envelope.sender})
         if not refusal.dropped:
-            await stream.context.abort(refusal.code, refusal.sentence)
+            raise _Ended(refusal.code, refusal.sentence)
         return False
 
-    async def _agree(self, envelope: pb.Envelope, stream: _Stream) -> None:
+    def _agree(self, envelope: pb.Envelope, stream: _Stream) -> None:
         """The first envelope names the version; the stream ends if it is not one that this party speaks."""
         if not max(PROTOCOL - 1, 1) <= envelope.protocol <= PROTOCOL + 1:
             sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
             sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
             self.offences.note(Offence.VERSION, stream.offender, sentence, more={"claimed": envelope.sender})
-            await stream.context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+            raise _Ended(grpc.StatusCode.FAILED_PRECONDITION, sentence)
         # Only now: that this side answers means that it takes what the other one says.
         answer = pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender)
         stream.queue.put(answer, answer.SerializeToString())

@@ -73,8 +73,9 @@ class Guards:
         # By name: the stream that its owner has opened last.
         self.owners: dict[str, Guard] = {}
 
-    def guard(self, peer: Peer) -> Guard:
-        return Guard(self, peer)
+    def guard(self, peer: Peer | None) -> Guard:
+        """For a stream of somebody; None: nobody has a certificate here."""
+        return Open(self) if peer is None else Guard(self, peer)
 
 
 class Guard:
@@ -145,6 +146,27 @@ class Guard:
 
     def _denied(self, what: str) -> Refusal:
         return Refusal(grpc.StatusCode.PERMISSION_DENIED, f"{self._owner!r} {what}; see docs/security.md")
+
+
+class Open(Guard):
+    """A stream in plain text: who somebody is nobody knows, but they are held to what they say.
+
+    Anybody can take any name; whoever has one sends no records of others under it.
+    """
+
+    def __init__(self, guards: Guards) -> None:
+        super().__init__(guards, Peer(frozenset(), frozenset()))
+
+    @property
+    def who(self) -> str:
+        return self._owner
+
+    def refusal(self, envelope: pb.Envelope) -> Refusal | None:
+        self._owner = self._owner or envelope.sender
+        source = envelope.columns.events.source
+        if source and source != envelope.sender:
+            return self._denied(f"says columns of {source!r}, which is not itself")
+        return None
 
 
 def _about(kind: str, body: Any) -> list[str] | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from headwater import topology
 from headwater.errors import HeadwaterError, PermanentError
-from headwater.machines.messages import Delivery, Fenced, Message, Resync, Send, Stale, Welcome
+from headwater.machines.messages import Delivery, Fenced, Message, Send, Welcome
 from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
@@ -32,6 +32,7 @@ from headwater_root.timings import Timings
 from headwater_root.volume import Volume
 from headwater_wire import records as stored
 from headwater_wire.clock import now
+from headwater_wire.conduct import offences_in
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
@@ -221,7 +222,9 @@ class RootRuntime:
             # Soon: what has come by then is one group.
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
-            self._told(each)
+            self._told(each.message)
+        for offence in offences_in(message, sends):
+            self.exchange.offences.note(*offence)
         more = self.machine.refusals.count - refused
         for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
             self.exchange.offences.note(Offence.BATCH, who, problem)
@@ -236,21 +239,15 @@ class RootRuntime:
             except Exception as error:
                 self.failed = error
 
-    def _told(self, send: Send) -> None:
-        """Let the operator know what somebody was told, if it is news."""
-        message, offences = send.message, self.exchange.offences
+    def _told(self, message: Message) -> None:
+        """Let the operator know what a source was told, if it is news."""
         if isinstance(message, Welcome):
             self._complaints.settled(SourceId.of(message.source).name)
         elif isinstance(message, Fenced):
-            offences.count(Offence.FENCED, message.name)
+            self.exchange.offences.count(Offence.FENCED, message.name)
             if self._complaints.is_news(message.name, message.reason):
                 extra = {"source": message.name, "problem": message.reason}
                 log.warning("a source is fenced", extra=extra)
-        elif isinstance(message, Stale):
-            generation = message.stream.generation
-            offences.note(Offence.STALE, send.to, f"is of generation {generation}, and a later one is there")
-        elif isinstance(message, Resync):
-            offences.note(Offence.SEQUENCE, send.to, "sends what does not fit, and was told how things stand")
 
     def unready(self) -> str | None:
         """Why nobody should send here at present; None if all is well."""
