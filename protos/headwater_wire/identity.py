@@ -151,7 +151,8 @@ class Guard:
 class Open(Guard):
     """A stream in plain text: who somebody is nobody knows, but they are held to what they say.
 
-    Anybody can take any name; whoever has one sends no records of others under it.
+    Anybody can take any name but those of the receiver and of who is above it; whoever has one sends no
+    records of others under it.
     """
 
     def __init__(self, guards: Guards) -> None:
@@ -163,6 +164,8 @@ class Open(Guard):
 
     def refusal(self, envelope: pb.Envelope) -> Refusal | None:
         self._owner = self._owner or envelope.sender
+        if envelope.sender == self._guards.name or envelope.sender in self._guards.above:
+            return self._denied(f"speaks as {envelope.sender!r}, which is not below it")
         source = envelope.columns.events.source
         if source and source != envelope.sender:
             return self._denied(f"says columns of {source!r}, which is not itself")
