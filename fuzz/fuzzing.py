@@ -11,8 +11,11 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["headwater", "headwater_wire", "headwater_root"]):
-    from fuzz.mutation import mutated
+    from fuzz.mutation import mutated, mutated_envelope
     from fuzz.targets import TARGETS
+
+
+MUTATIONS = {"messages": mutated, "decoder": mutated_envelope}
 
 
 def main() -> None:
@@ -20,10 +23,10 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     name = sys.argv[1]
     arguments = [sys.argv[0], *sys.argv[2:]]
-    if name == "messages":
+    if name in MUTATIONS:
 
         def change(data: bytes, size: int, seed: int) -> bytes:
-            return mutated(data, size, seed, atheris.Mutate)
+            return MUTATIONS[name](data, size, seed, atheris.Mutate)
 
         atheris.Setup(arguments, TARGETS[name], custom_mutator=change)
     else:

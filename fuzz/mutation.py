@@ -42,8 +42,23 @@ _INTEGERS = {
 Mutate = Callable[[bytes, int], bytes]
 
 
+def mutated_envelope(data: bytes, size: int, seed: int, mutate: Mutate) -> bytes:
+    """Another envelope."""
+    rng = random.Random(seed)
+    try:
+        envelope = pb.Envelope.FromString(data)
+    except DecodeError:
+        return mutate(data, size)
+    if rng.random() < 0.2:
+        return mutate(data, size)
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        _change(envelope, rng, mutate)
+    found = envelope.SerializeToString()
+    return found if len(found) <= size else mutate(data, size)
+
+
 def mutated(data: bytes, size: int, seed: int, mutate: Mutate) -> bytes:
-    """Another input; `mutate` is the fuzzer's own way to change bytes."""
+    """Another input of `messages`; `mutate` is the fuzzer's own way to change bytes."""
     rng = random.Random(seed)
     pieces = list(chunks(data[1:]))
     if not pieces or rng.random() < 0.2:
@@ -60,13 +75,7 @@ def mutated(data: bytes, size: int, seed: int, mutate: Mutate) -> bytes:
         other = rng.randrange(len(pieces))
         pieces[place], pieces[other] = pieces[other], pieces[place]
     else:
-        try:
-            envelope = pb.Envelope.FromString(pieces[place])
-        except DecodeError:
-            return mutate(data, size)
-        for _ in range(rng.choice((1, 1, 2, 4))):
-            _change(envelope, rng, mutate)
-        pieces[place] = envelope.SerializeToString()
+        pieces[place] = mutated_envelope(pieces[place], 1 << 15, seed, mutate)
     found = bytes([role]) + joined(pieces)
     return found if len(found) <= size else mutate(data, size)
 

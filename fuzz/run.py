@@ -23,7 +23,7 @@ CORPUS, FINDINGS = HERE / "corpus", HERE / "findings"
 # A single input may take so many seconds, and a target so many megabytes.
 HANGS, MEGABYTES = 20, 2_048
 # Messages reach most code: they get as many shares of the time.
-SHARES = {"messages": 4}
+SHARES = {"messages": 4, "decoder": 2}
 _EXECUTIONS = re.compile(r"stat::number_of_executed_units: *(\d+)")
 _COVERAGE = re.compile(r"cov: (\d+)")
 

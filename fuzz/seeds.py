@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.parties import LATENESS, QUERIES, Disk, batches, root_machine
-from fuzz.targets import SNAPSHOTS, joined
+from fuzz.targets import SNAPSHOTS, chunks, joined
 from headwater.events import Batch
 from headwater.machines.messages import (
     Ask,
@@ -67,7 +67,7 @@ def messages() -> dict[str, bytes]:
     stream, first, *_ = Stream("n", 1, 1), *prefixes
     deliveries = [("n", Delivery(stream, str(place), 0, each)) for place, each in enumerate(made)]
     probe = Probe(stream, "p", 0, dict(prefixes), tuple(prefixes))
-    change = Change("add", QUERIES[2], 1_000, 1)
+    change = Change("add", QUERIES[1], 1_000, 1)
     standings: dict[str, Standing | None] = {
         name: Standing(prefix, LATENESS, "") for name, prefix in prefixes.items()
     }
@@ -165,7 +165,7 @@ def _files(directory: Path) -> list[bytes]:
 
 def snapshots() -> dict[str, bytes]:
     machine = root_machine()
-    small = RootMachine(QUERIES[2:3], machine.settings, Disk(), lambda: "n", lambda _, found: None)
+    small = RootMachine(QUERIES[1:2], machine.settings, Disk(), lambda: "n", lambda _, found: None)
     return {
         "state": SNAPSHOTS.encode((small.state, {})),
         "plain": SNAPSHOTS.encode(({"a": [1, 2.5]}, {0: 3})),
@@ -187,8 +187,11 @@ def outboxes() -> dict[str, bytes]:
 
 
 def main() -> None:
+    conversations = messages()
+    spoken = [piece for data in conversations.values() for piece in chunks(data[1:])]
     made = {
-        "messages": messages(),
+        "decoder": {f"said-{number:02}": piece for number, piece in enumerate(dict.fromkeys(spoken))},
+        "messages": conversations,
         "log": log_pieces(),
         "raw_log": log_pieces(),
         "snapshot": snapshots(),
