@@ -34,6 +34,8 @@ LINK = "/headwater.v1.Tree/Link"
 PATIENCE = 30.0
 # How much an attack may leave behind in a process, in bytes.
 GROWTH = 96 << 20
+# What one attack comes to more than once: a client tries again by itself, or is told so each time.
+REPEATED = ("handshake", "slow", "sequence", "stale", "connections")
 _OFFENCE = re.compile(
     r'^headwater_\w+_offences_total\{kind="(\w+)",offender="([^"]*)"\} (\S+)$', re.MULTILINE
 )
@@ -123,6 +125,8 @@ class Ground:
         yield
         wanted = before + times
         until(lambda: self.offences(name).get((kind, offender), 0) >= wanted, f"{kind} is not counted")
+        if kind not in REPEATED:
+            assert self.offences(name)[kind, offender] == wanted
         # Said once, and not again within the minute.
         assert len(self.told(name, kind, offender)) == (1 if not before else lines)
         self.healthy()

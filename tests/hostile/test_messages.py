@@ -368,6 +368,16 @@ def test_a_batch_that_no_sound_node_makes_is_counted_and_not_answered(tree: Grou
     tree.sent("x-hello")
 
 
+@pytest.mark.parametrize("above", ["root", "mid", "leaf"])
+def test_nobody_below_speaks_as_those_above(tree: Ground, above: str) -> None:
+    name = f"x-as-{above}"
+    with tree.attacked("leaf", "identity", name), Talker(tree.programs["leaf"].port) as talker:
+        talker.begin(name)
+        # It would give the child other queries.
+        talker.say(pb.Envelope(sender=above, to="leaf", registered=pb.Registered(node="leaf", generation=9)))
+        assert talker.status()[0] is grpc.StatusCode.PERMISSION_DENIED
+
+
 def test_nobody_below_is_believed_what_only_the_root_can_say(tree: Ground) -> None:
     with Talker(tree.programs["leaf"].port) as talker:
         talker.begin("x-king")
