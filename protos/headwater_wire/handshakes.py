@@ -11,16 +11,20 @@ gRPC looks at its settings when it is imported: `watch` comes before that, and i
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import sys
 import threading
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import BinaryIO
 
 from headwater_wire.hosts import host_of
 
 SETTINGS = {"GRPC_VERBOSITY": "INFO", "GRPC_TRACE": "handshaker"}
+# Room for the lines of some hundred handshakes.
+PIPE_BYTES = 1 << 20
 # Takes host and problem.
 Hear = Callable[[str, str], None]
 # How the core's own lines begin and go on; those of an error that ends the program are passed on.
@@ -44,11 +48,15 @@ _REMEDIES = {
 
 def watch(environment: MutableMapping[str, str]) -> Handshakes | None:
     """Read what the core writes from now on; None for whoever has set it up otherwise and wants to see it."""
-    if not environment.keys().isdisjoint(SETTINGS):
+    if not environment.keys().isdisjoint(SETTINGS) or sys.stderr is None:
         return None
     environment.update(SETTINGS)
     shown = os.dup(sys.stderr.fileno())
     readable, writable = os.pipe()
+    # Lines that nobody has read yet are lost when there are too many: the core must not wait for that.
+    os.set_blocking(writable, False)
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(writable, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     os.dup2(writable, sys.stderr.fileno())
     os.close(writable)
     # What Python has to say goes where it always went, and does not wait for anybody to read.
