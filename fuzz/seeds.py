@@ -39,6 +39,7 @@ from headwater.node import Change
 from headwater_root.log import Log
 from headwater_wire import records
 from headwater_wire.messages import Codec
+from headwater_wire.v1 import tree_pb2 as pb
 
 CORPUS = Path(__file__).parent / "corpus"
 EVENTS: dict[str, list[list[Any]]] = {
@@ -157,7 +158,8 @@ def log_pieces() -> dict[str, bytes]:
 def _files(directory: Path) -> list[bytes]:
     held = sorted(path for path in directory.glob("*.log"))
     return [
-        (directory / "epoch").read_bytes(),
+        # Its word is drawn at every opening: here it is always the same.
+        (directory / "epoch").read_bytes().split()[0] + b" 0123456789abcdef\n",
         (directory / "committed").read_bytes(),
         *(path.read_bytes() for path in held),
     ]
@@ -189,8 +191,11 @@ def outboxes() -> dict[str, bytes]:
 def main() -> None:
     conversations = messages()
     spoken = [piece for data in conversations.values() for piece in chunks(data[1:])]
+    nested = pb.Tell(changes=[pb.Change(kind=pb.Change.KIND_ADD, query="[" * 5_000)])
+    envelopes = {f"said-{number:02}": piece for number, piece in enumerate(dict.fromkeys(spoken))}
+    envelopes["nested-query"] = pb.Envelope(sender="x", to="i", tell=nested).SerializeToString()
     made = {
-        "decoder": {f"said-{number:02}": piece for number, piece in enumerate(dict.fromkeys(spoken))},
+        "decoder": envelopes,
         "messages": conversations,
         "log": log_pieces(),
         "raw_log": log_pieces(),
