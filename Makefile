@@ -4,12 +4,13 @@
 ARGS ?=
 BENCH ?= engine
 MINUTES ?= 10
+SECONDS ?= 60
 
 PY := .venv/bin/python
 READY := .venv/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto fmt bench soak lock clean
+.PHONY: help run test check lint format types imports generated locked proto fmt bench soak fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -60,6 +61,9 @@ bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python lo
 soak: $(READY) ## property tests for as long as asked: make soak MINUTES=60
 	@$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+fuzz: $(READY) ## the corpus of hostile input, then the fuzzer for as long as asked: make fuzz SECONDS=600
+	@$(PY) -m fuzz.run --seconds $(SECONDS) $(ARGS)
+
 proto: $(READY) ## the code of the messages anew from protos/**/*.proto
 	@tools/proto
 
@@ -67,7 +71,7 @@ lock: ## requirements.lock anew from pyproject.toml, keeping pins (ARGS=--upgrad
 	@tools/lock $(ARGS)
 
 clean: ## remove the virtual environment, caches and build output
-	@rm -rf .venv dist build .hypothesis .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
+	@rm -rf .venv dist build fuzz/findings .hypothesis .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml tools/setup-venv

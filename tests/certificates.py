@@ -29,8 +29,11 @@ class Authority:
         )
         self.file = directory / f"{name}.pem"
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
+        self.key_file = _written(directory / f"{name}.key", self._key)
 
-    def _begun(self, name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _begun(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, lasts: timedelta = DAY
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -38,11 +41,13 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + DAY)
+            .not_valid_before(now - 2 * DAY)
+            .not_valid_after(now + lasts)
         )
 
-    def issue(self, *names: str, role: str | None = None, file: str | None = None) -> Credentials:
+    def issue(
+        self, *names: str, role: str | None = None, file: str | None = None, lasts: timedelta = DAY
+    ) -> Credentials:
         """A certificate for names, in files that are called after the first of them or `file`."""
         key = ec.generate_private_key(ec.SECP256R1())
         held: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
@@ -50,16 +55,21 @@ class Authority:
             held.append(x509.UniformResourceIdentifier(f"headwater:role:{role}"))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a party")])
         certificate = (
-            self._begun(subject, key)
+            self._begun(subject, key, lasts)
             .add_extension(x509.SubjectAlternativeName(held), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         path = self.directory / (file or names[0])
         found = Credentials(path.with_suffix(".crt"), path.with_suffix(".key"), self.file)
-        found.key.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
+        _written(found.key, key)
         found.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         return found
+
+
+def _written(path: Path, key: ec.EllipticCurvePrivateKey) -> Path:
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return path

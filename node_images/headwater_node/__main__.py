@@ -8,7 +8,7 @@ import os
 import sys
 
 from headwater.errors import HeadwaterError
-from headwater_wire import logs
+from headwater_wire import handshakes, logs
 
 log = logging.getLogger("headwater_node")
 
@@ -47,11 +47,12 @@ def main() -> int:
     parser.add_argument("--status", action="store_true", help="print figures as JSON lines, twice a second")
     arguments = parser.parse_args()
     try:
+        watched = handshakes.watch(os.environ)
         logs.configure("headwater-node", os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_node import program
 
-        return program.run(arguments.config, os.environ, status=arguments.status)
+        return program.run(arguments.config, os.environ, watched, status=arguments.status)
     except HeadwaterError as error:
         log.error(logs.told("the node cannot be started", error))
         return 2

@@ -9,6 +9,7 @@ from headwater.events import Batch
 from headwater.node import Source
 from headwater.rows import TS_MAX
 from headwater.sources import SourceId
+from headwater_wire.offences import Offence, Offences
 
 log = logging.getLogger(__name__)
 
@@ -16,8 +17,8 @@ log = logging.getLogger(__name__)
 class Future:
     """How far a child reads, and who waits for that; `bound` in microseconds beyond the clock."""
 
-    def __init__(self, bound: int) -> None:
-        self.bound = bound
+    def __init__(self, bound: int, offences: Offences) -> None:
+        self.bound, self._offences = bound, offences
         self.limit = 0
         # By source: the number of the record that it waits with.
         self.waiting: dict[str, int] = {}
@@ -43,8 +44,10 @@ class Future:
         ts = int(batch.ts[place])
         if ts > self.limit:
             self.waiting[source.name] = source.position + 1
+            name = SourceId.of(source.name).name
+            self._offences.count(Offence.FUTURE, name)
             extra = {
-                "source": SourceId.of(source.name).name,
+                "source": name,
                 "seq": source.position + 1,
                 "ts": ts,
                 "limit": self.limit,

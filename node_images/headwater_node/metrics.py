@@ -1,4 +1,5 @@
-"""A node's figures for Prometheus, read when they are asked for. No labels by source: there may be many."""
+"""A node's figures for Prometheus, read when they are asked for. No labels by source: there may be
+many. Only offenders are named, and few of them."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from prometheus_client.registry import Collector
 from headwater.durations import SECOND
 from headwater_node.runtime import NodeRuntime
 from headwater_wire.clock import now
+from headwater_wire.monitor import offences_of
 
 
 class NodeMetrics(Collector):
@@ -45,6 +47,7 @@ class NodeMetrics(Collector):
         refused = exchange.refused + machine.refusals.count
         yield _counter("messages_refused", "Messages that could not be read or merged.", refused)
         yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
+        yield offences_of("node", exchange.offences)
         kept = "Bytes of columns that are kept until they are acknowledged."
         yield _gauge("held_bytes", kept, machine.held_bytes)
         yield _gauge("sources", "Sources that are known here.", len(machine.sources))

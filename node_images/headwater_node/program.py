@@ -17,6 +17,7 @@ from headwater_node.configuration import Configuration, read
 from headwater_node.metrics import NodeMetrics
 from headwater_node.runtime import NodeRuntime
 from headwater_wire.functions import Functions
+from headwater_wire.handshakes import Handshakes
 from headwater_wire.messages import Codec
 from headwater_wire.monitor import Monitor
 
@@ -27,14 +28,16 @@ STATUS_SECONDS = 0.5
 DRAIN_SECONDS = 10.0
 
 
-def run(path: str | None, environment: Mapping[str, str], *, status: bool) -> int:
+def run(
+    path: str | None, environment: Mapping[str, str], handshakes: Handshakes | None = None, *, status: bool
+) -> int:
     """Run until a signal comes; gives the exit code, and raises if the configuration cannot be used."""
     # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
     np.seterr(over="ignore", invalid="ignore")
-    return asyncio.run(_run(read(path, environment), status))
+    return asyncio.run(_run(read(path, environment), handshakes, status))
 
 
-async def _run(given: Configuration, status: bool) -> int:
+async def _run(given: Configuration, handshakes: Handshakes | None, status: bool) -> int:
     runtime = NodeRuntime(
         given.name,
         given.parent,
@@ -45,6 +48,8 @@ async def _run(given: Configuration, status: bool) -> int:
         address=given.advertise,
         credentials=given.credentials,
     )
+    if handshakes is not None:
+        handshakes.tell(runtime.exchange.refuse_connection)
     async with AsyncExitStack() as stack:
         shown = None
         if given.metrics is not None:

@@ -17,9 +17,11 @@ from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
 from headwater_wire.clock import now, wall
+from headwater_wire.conduct import offences_in
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from headwater_wire.offences import Offence
 
 log = logging.getLogger(__name__)
 # A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.
@@ -48,7 +50,7 @@ class NodeRuntime:
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
         self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
-        self.tally, self.storm, self.future = Tally(), Storm(), Future(future)
+        self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
         self.ahead = Ahead(self.machine.settings.horizon)
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
@@ -79,6 +81,7 @@ class NodeRuntime:
             return ()
         if sender == self.machine.parent:
             self.answered = now()
+        refused = self.machine.refusals.count
         try:
             sends = self.machine.step(sender, message, now())
         # Whatever it is: half of a message may have been taken, and nothing of a node has to survive it.
@@ -89,12 +92,15 @@ class NodeRuntime:
             self.future.look(message.batch, self.machine.sources)
             self.ahead.look(message.batch, self.machine.sources, self.machine.watermark, now())
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
-        for refused, problem in self.machine.refusals.news():
-            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+        more = self.machine.refusals.count - refused
+        for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
+            self.exchange.offences.note(Offence.BATCH, who, problem)
         for source, count in self.machine.keys.news():
             extra = {"source": SourceId.of(source).name, "keys": count, "limit": self.machine.keys.cap}
             extra["remedy"] = "mend the source, or raise limits.keysPerSource in the manifest"
             log.warning("a source brings too many keys", extra=extra)
+        for offence in offences_in(message, sends):
+            self.exchange.offences.note(*offence)
         return sends
 
     def _halt(self, error: Exception) -> None:
@@ -125,7 +131,9 @@ class NodeRuntime:
         sends = machine.flush(now())
         self.batches += sum(isinstance(send.message, Delivery) for send in sends)
         self.exchange.send(sends)
-        self.tally.look(machine.sources)
+        for name, reason, count in self.tally.look(machine.sources):
+            who = SourceId.of(name).name
+            self.exchange.offences.note(Offence.RECORDS, who, f"records cannot count: {reason}", times=count)
         self.ahead.settle(machine.sources)
         if again:
             sends = machine.tick(now())

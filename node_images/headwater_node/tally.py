@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from headwater.ledger import Account
 from headwater.node import Source
 from headwater.prefix import LATE
+
+# Records that an operator has said are to be passed over.
+SKIPPED = "skipped"
 
 
 class Tally:
@@ -19,8 +22,12 @@ class Tally:
         self.rejected: dict[str, int] = {}
         self._seen: dict[str, Account] = {}
 
-    def look(self, sources: Mapping[str, Source]) -> None:
-        """Take what has come in since the last look; an account that has not changed costs a comparison."""
+    def look(self, sources: Mapping[str, Source]) -> list[tuple[str, str, int]]:
+        """Take what has come in since the last look; an account that has not changed costs a comparison.
+
+        Gives which sources had records rejected: source, reason and how many.
+        """
+        news: list[tuple[str, str, int]] = []
         for name in [name for name in self._seen if name not in sources]:
             del self._seen[name]
         for name, source in sources.items():
@@ -31,12 +38,15 @@ class Tally:
             if before is None or account.accepted < before.accepted:
                 # It is there for the first time, or again after it had left.
                 before = Account()
-            self._add(account, before)
+            news += [(name, *each) for each in self._add(account, before)]
+        return news
 
-    def _add(self, account: Account, before: Account) -> None:
+    def _add(self, account: Account, before: Account) -> Iterator[tuple[str, int]]:
         self.read += account.accepted - before.accepted
         self.late += account.late - before.late
         for reason, count in account.refused.items():
             if reason != LATE:
                 more = count - before.refused.get(reason, 0)
                 self.rejected[reason] = self.rejected.get(reason, 0) + more
+                if more > 0 and reason != SKIPPED:
+                    yield reason, more

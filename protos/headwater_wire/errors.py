@@ -13,5 +13,9 @@ class Malformed(PermanentError):
         super().__init__(f"{field}: {message}; {remedy}")
 
 
+class NoRoom(Malformed):
+    """A message that would be right if less of others were under way: it is not taken, and may come again."""
+
+
 class OtherPrograms(Malformed):
     """Queries that this program cannot compute: it lacks a function of somebody's package, or is older."""

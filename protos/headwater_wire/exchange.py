@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -18,12 +19,17 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from headwater.machines.messages import Message, Send
+from headwater.sources import NAME_LIMIT
+from headwater_wire.connections import Connections
 from headwater_wire.credentials import Credentials
-from headwater_wire.errors import Malformed, OtherPrograms
+from headwater_wire.errors import Malformed, NoRoom, OtherPrograms
 from headwater_wire.gate import Gate
+from headwater_wire.hosts import host_of
 from headwater_wire.identity import Guard, Guards, Peer
 from headwater_wire.messages import PROTOCOL, Codec
+from headwater_wire.offences import PROBLEM_LENGTH, Offence, Offences
 from headwater_wire.outgoing import ENVELOPE_LIMIT, MESSAGE_LIMIT, Assemblies, Assembly, Outgoing, parsed
+from headwater_wire.unread import Unread
 from headwater_wire.uplink import Uplink
 from headwater_wire.v1 import tree_pb2 as pb
 
@@ -41,6 +47,17 @@ OPTIONS = (
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.so_reuseport", 0),
 )
+# Bounds of a server, so that nobody takes all descriptors or all memory. A connection that says nothing
+# sensible goes after so many milliseconds, and so does one on which no stream is open. A process with many
+# sources has their streams on one connection, hence so many.
+SERVER_OPTIONS = (
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 120_000),
+    ("grpc.max_concurrent_streams", 16_384),
+)
+STREAMS = 65_536
+# So many parties are known by one stream: a node has those below it.
+NAMES = 16_384
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 # What an operator can do about a message that is too large, by its kind.
 REMEDIES = {
@@ -50,6 +67,7 @@ REMEDIES = {
 TREE = pb.DESCRIPTOR.services_by_name["Tree"].full_name
 
 log = logging.getLogger(__name__)
+unread = Unread()
 Handle = Callable[[str, Message], Sequence[Send]]
 
 
@@ -64,6 +82,44 @@ def _keepalive(ask: float, give_up: float) -> tuple[tuple[str, int], ...]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", LEAST_KEEPALIVE_MS),
     )
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One stream from below."""
+
+    # Of whoever is at the other end.
+    host: str
+    guard: Guard
+    assembly: Assembly
+    queue: Outgoing
+    # The sender of the first envelope, once that was heeded, and all senders.
+    owner: str = ""
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def offender(self) -> str:
+        """Whoever is to blame for what comes: by certificate, or by the name that they go by, or by host."""
+        return self.guard.who or self.host
+
+
+class _Ended(Exception):
+    """A stream is not heard any further."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(code, sentence)
+        self.code, self.sentence = code, sentence
+
+    @classmethod
+    def by(cls, error: Malformed) -> _Ended:
+        return cls(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:PROBLEM_LENGTH])
+
+
+def _check_names(envelope: pb.Envelope) -> None:
+    for field_, name in (("sender", envelope.sender), ("to", envelope.to)):
+        size = len(name.encode())
+        if not 0 < size <= NAME_LIMIT:
+            raise Malformed(field_, f"has {size} bytes", f"send 1 to {NAME_LIMIT}")
 
 
 class Exchange:
@@ -92,6 +148,7 @@ class Exchange:
         self._root = ""
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
         self._credentials, self._guards = credentials, Guards(name)
@@ -99,6 +156,8 @@ class Exchange:
         # Kinds of messages of which one was larger than the limit, and was told of.
         self._told: set[str] = set()
         self.uplink = Uplink(name)
+        self.offences = Offences()
+        self._streams = 0
         self.dropped = self.received = self.sent = 0
         # Messages that were not sent because of their size, and such as could not be read here.
         self.too_large = self.refused = 0
@@ -122,9 +181,13 @@ class Exchange:
         if len(data) > self._limit:
             self._tell_size(envelope, len(data))
             return
-        queue = self._below.get(envelope.to) or (self._above if upwards else None)
+        below = self._below.get(envelope.to)
+        queue = below or (self._above if upwards else None)
         if queue is None or not queue.put(envelope, data):
             self.dropped += 1
+            if below is not None:
+                problem = "does not read what it is told, so it is told no more for the time being"
+                self.offences.note(Offence.SLOW, envelope.to, problem)
 
     def _tell_size(self, envelope: pb.Envelope, size: int) -> None:
         """Warn once of each kind: what is not answered is said again and again."""
@@ -137,27 +200,25 @@ class Exchange:
         remedy = REMEDIES.get(kind, "let there be fewer sources below one node, or fewer queries")
         log.error("a message is too large to be sent", extra={**extra, "remedy": remedy})
 
-    def _arrived(self, envelope: pb.Envelope, data: bytes, *, above: bool) -> None:
+    def _arrived(self, envelope: pb.Envelope, data: bytes, *, above: bool) -> Malformed | None:
+        """Take an envelope or pass it on; gives what is wrong with it."""
         self.received += 1
         if envelope.to != self.name:
             # Up goes what is for the root, and nothing that has come from there: it would come back.
             self._route(envelope, data, upwards=not above and envelope.to == self._root)
-            return
+            return None
         try:
             message = self._codec.decode(envelope)
         except Malformed as error:
-            if above and isinstance(error, OtherPrograms):
-                # From there alone: whoever is below cannot stop this party.
-                self._fail(error)
-                return
-            # One bad message is its sender's fault, and no reason to end what others say.
-            self._refuse(error, envelope.sender)
-            return
+            return error
         self.send(self._handle(envelope.sender, message))
+        return None
 
-    def _refuse(self, error: Malformed, sender: str) -> None:
+    def _refuse(self, error: Malformed, offender: str, sender: str) -> None:
         self.refused += 1
-        log.warning("refused a message", extra={"sender": sender, "problem": str(error)})
+        offence = Offence.NO_ROOM if isinstance(error, NoRoom) else Offence.UNREADABLE
+        forwarded = {} if sender in ("", offender) else {"forwarded": sender[:NAME_LIMIT]}
+        self.offences.note(offence, offender, str(error), more=forwarded)
 
     # Below
 
@@ -167,7 +228,14 @@ class Exchange:
 
     async def serve(self, address: str) -> int:
         """Listen for parties below; gives the port."""
-        server = grpc.aio.server(options=self._options, interceptors=[Gate()] if self._credentials else [])
+        connections = Connections(self.offences)
+        options = (
+            *self._options,
+            *SERVER_OPTIONS,
+            ("grpc.max_allowed_incoming_connections", connections.bound),
+        )
+        gates = [Gate(self.offences)] if self._credentials else []
+        server = grpc.aio.server(options=options, interceptors=gates)
         # Bytes, not messages: what is passed on is not made anew, and the size of the rest is known.
         link = grpc.stream_stream_rpc_method_handler(self.link)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(TREE, {"Link": link}),))
@@ -185,7 +253,12 @@ class Exchange:
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self.ready(False)
         self._server = server
+        self._looking = asyncio.create_task(connections.watch(port))
         return port
+
+    def refuse_connection(self, host: str, problem: str) -> None:
+        """Somebody wanted to connect and may not."""
+        self.offences.note(Offence.HANDSHAKE, host, problem)
 
     async def ready(self, ready: bool) -> None:
         """Tell whoever asks for the health of the tree's service; that of "" says only that this lives."""
@@ -194,6 +267,11 @@ class Exchange:
 
     async def link(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         """One stream from below."""
+        if self._streams >= STREAMS:
+            sentence = f"{self.name} has {STREAMS} streams already; let there be more nodes"
+            self.offences.note(Offence.STREAMS, host_of(context.peer()), sentence)
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, sentence)
+        self._streams += 1
         queue = Outgoing()
         reading = asyncio.create_task(self._read_below(requests, queue, context))
         # A stream that is over is written to no more.
@@ -204,74 +282,95 @@ class Exchange:
                 for data in messages:
                     yield data
             await reading
+        except _Ended as ended:
+            # Here and not where it was found: a status that is sent beside a message may get lost.
+            await context.abort(ended.code, ended.sentence)
         finally:
+            self._streams -= 1
             reading.cancel()
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
     async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:
-        guard = None if self._credentials is None else self._guards.guard(Peer.of(context.auth_context()))
+        guard = self._guards.guard(Peer.of(context.auth_context()) if self._credentials else None)
         assembly = self._assemblies.assembly()
+        stream = _Stream(host_of(context.peer()), guard, assembly, queue)
         try:
-            await self._read_guarded(requests, queue, context, guard, assembly)
+            await self._read_guarded(requests, stream)
+            if unread.took_nothing():
+                problem = (
+                    f"a message of more than {MESSAGE_LIMIT} bytes, or one that cannot be inflated to less"
+                )
+                self.refused += 1
+                self.offences.note(Offence.TOO_LARGE, stream.offender, problem)
         finally:
             assembly.close()
-            if guard is not None:
-                guard.close()
+            guard.close()
 
-    async def _read_guarded(
-        self,
-        requests: AsyncIterator[bytes],
-        queue: Outgoing,
-        context: Any,
-        guard: Guard | None,
-        assembly: Assembly,
-    ) -> None:
-        first, sender = True, ""
+    async def _read_guarded(self, requests: AsyncIterator[bytes], stream: _Stream) -> None:
         async for message in requests:
             self.bytes_below += len(message)
+            sender = ""
             try:
                 envelope = parsed(message)
                 sender = envelope.sender
+                _check_names(envelope)
                 # Before anything is kept of it: a piece bears the name of whoever sends the whole.
-                if not await self._may_pass(guard, envelope, context):
+                if not self._may_pass(stream, envelope):
                     continue
-                if first:
-                    await self._agree(envelope, queue, context)
-                    first = False
-                whole = assembly.take(envelope, message)
+                if not stream.owner:
+                    self._agree(envelope, stream)
+                    stream.owner = sender
+                whole = stream.assembly.take(envelope, message)
                 if whole is None or (
                     # What pieces have come to is looked at too.
-                    whole[0] is not envelope and not await self._may_pass(guard, whole[0], context)
+                    whole[0] is not envelope and not self._may_pass(stream, whole[0])
                 ):
                     continue
+                self._hear(sender, stream)
             except Malformed as error:
-                self._refuse(error, sender)
+                self._refuse(error, stream.offender, sender)
+                # Where somebody keeps to no rules at all, nothing that follows means anything.
+                if not isinstance(error, NoRoom):
+                    raise _Ended.by(error) from error
                 continue
-            self._below[sender] = queue
             if whole[0].WhichOneof("message") is not None:
-                self._arrived(*whole, above=False)
+                wrong = self._arrived(*whole, above=False)
+                if wrong is not None:
+                    self._refuse(wrong, stream.offender, sender)
+                    # What a node passes on is its sender's fault, and no reason to end what others say.
+                    if sender == stream.owner:
+                        raise _Ended.by(wrong)
 
-    async def _may_pass(self, guard: Guard | None, envelope: pb.Envelope, context: Any) -> bool:
+    def _hear(self, sender: str, stream: _Stream) -> None:
+        """What is for the sender goes to this stream from now on."""
+        if self._below.get(sender) is stream.queue:
+            return
+        if len(stream.names) >= NAMES and sender not in stream.names:
+            raise NoRoom("sender", f"is the {NAMES + 1}th on its stream", "let there be more nodes")
+        stream.names.add(sender)
+        self._below[sender] = stream.queue
+
+    def _may_pass(self, stream: _Stream, envelope: pb.Envelope) -> bool:
         """Whether an envelope may be said here; the stream ends if that is not forgivable."""
-        refusal = None if guard is None else guard.refusal(envelope)
+        refusal = stream.guard.refusal(envelope)
         if refusal is None:
             return True
-        if not refusal.told:
-            said = "refused a message" if refusal.dropped else "refused a stream"
-            log.warning(said, extra={"sender": envelope.sender, "problem": refusal.sentence})
+        offence = Offence.FORWARDED if refusal.dropped else Offence.IDENTITY
+        self.offences.note(offence, stream.offender, refusal.sentence, more={"claimed": envelope.sender})
         if not refusal.dropped:
-            await context.abort(refusal.code, refusal.sentence)
+            raise _Ended(refusal.code, refusal.sentence)
         return False
 
-    async def _agree(self, envelope: pb.Envelope, queue: Outgoing, context: Any) -> None:
+    def _agree(self, envelope: pb.Envelope, stream: _Stream) -> None:
         """The first envelope names the version; the stream ends if it is not one that this party speaks."""
         if not max(PROTOCOL - 1, 1) <= envelope.protocol <= PROTOCOL + 1:
             sentence = f"{envelope.sender} speaks version {envelope.protocol} of the protocol, "
             sentence += f"{self.name} version {PROTOCOL}; upgrade the older one"
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, sentence)
+            self.offences.note(Offence.VERSION, stream.offender, sentence, more={"claimed": envelope.sender})
+            raise _Ended(grpc.StatusCode.FAILED_PRECONDITION, sentence)
         # Only now: that this side answers means that it takes what the other one says.
         answer = pb.Envelope(protocol=PROTOCOL, sender=self.name, to=envelope.sender)
-        queue.put(answer, answer.SerializeToString())
+        stream.queue.put(answer, answer.SerializeToString())
 
     # Above
 
@@ -326,13 +425,18 @@ class Exchange:
         try:
             whole = assembly.take(parsed(message), message)
         except Malformed as error:
-            self._refuse(error, self.uplink.parent)
+            self._refuse(error, self.uplink.parent, "")
             return
         if whole is None:
             return
         self.uplink.came(whole[0].sender)
         if whole[0].WhichOneof("message") is not None:
-            self._arrived(*whole, above=True)
+            wrong = self._arrived(*whole, above=True)
+            if isinstance(wrong, OtherPrograms):
+                # From there alone: whoever is below cannot stop this party.
+                self._fail(wrong)
+            elif wrong is not None:
+                self._refuse(wrong, self.uplink.parent, whole[0].sender)
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is None:
@@ -357,5 +461,8 @@ class Exchange:
         if self._up is not None:
             self._up.cancel()
             await asyncio.gather(self._up, return_exceptions=True)
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._server is not None:
             await self._server.stop(0.2)

@@ -42,6 +42,11 @@ class Peer:
         return cls(frozenset(names), frozenset(roles))
 
     @property
+    def label(self) -> str:
+        """One name for all of them; empty if the certificate has none."""
+        return min(self.names, default="")
+
+    @property
     def is_node(self) -> bool:
         return not self.roles.isdisjoint(NODES)
 
@@ -68,8 +73,9 @@ class Guards:
         # By name: the stream that its owner has opened last.
         self.owners: dict[str, Guard] = {}
 
-    def guard(self, peer: Peer) -> Guard:
-        return Guard(self, peer)
+    def guard(self, peer: Peer | None) -> Guard:
+        """For a stream of somebody; None: nobody has a certificate here."""
+        return Open(self) if peer is None else Guard(self, peer)
 
 
 class Guard:
@@ -80,6 +86,11 @@ class Guard:
         self._owner = ""
         # Names of others in which was spoken here.
         self._told: set[str] = set()
+
+    @property
+    def who(self) -> str:
+        """Whoever is at the other end, by a name that their certificate proves; empty if it has none."""
+        return self._owner or self._peer.label
 
     def refusal(self, envelope: pb.Envelope) -> Refusal | None:
         """Why this envelope is not heeded; None if it may be said."""
@@ -135,6 +146,30 @@ class Guard:
 
     def _denied(self, what: str) -> Refusal:
         return Refusal(grpc.StatusCode.PERMISSION_DENIED, f"{self._owner!r} {what}; see docs/security.md")
+
+
+class Open(Guard):
+    """A stream in plain text: who somebody is nobody knows, but they are held to what they say.
+
+    Anybody can take any name but those of the receiver and of who is above it; whoever has one sends no
+    records of others under it.
+    """
+
+    def __init__(self, guards: Guards) -> None:
+        super().__init__(guards, Peer(frozenset(), frozenset()))
+
+    @property
+    def who(self) -> str:
+        return self._owner
+
+    def refusal(self, envelope: pb.Envelope) -> Refusal | None:
+        self._owner = self._owner or envelope.sender
+        if envelope.sender == self._guards.name or envelope.sender in self._guards.above:
+            return self._denied(f"speaks as {envelope.sender!r}, which is not below it")
+        source = envelope.columns.events.source
+        if source and source != envelope.sender:
+            return self._denied(f"says columns of {source!r}, which is not itself")
+        return None
 
 
 def _about(kind: str, body: Any) -> list[str] | None:

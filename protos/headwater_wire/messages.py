@@ -69,7 +69,7 @@ class Codec:
     def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
         try:
             return queries_of([json.loads(query) for query in sent], self._functions)
-        except (ValueError, Invalid) as error:
+        except (ValueError, RecursionError, Invalid) as error:
             remedy = "install what they need here, in the version that the root has, and start this anew"
             raise OtherPrograms("query", f"cannot be computed here ({error})", remedy) from error
 

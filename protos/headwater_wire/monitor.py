@@ -18,10 +18,13 @@ from socket import AF_INET, AF_INET6
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headwater.errors import Invalid, Problem
+from headwater_wire.offences import Offences
 
 # How long the loop may take before it counts as hanging.
 PATIENCE = 5.0
@@ -94,6 +97,18 @@ class Monitor:
             await asyncio.to_thread(self._server.shutdown)
             self._server.server_close()
             self._thread.join()
+
+
+def offences_of(program: str, offences: Offences) -> Metric:
+    """What others have done that they should not, for Prometheus."""
+    family = CounterMetricFamily(
+        f"headwater_{program}_offences",
+        "What others have done that they should not, by kind and by who it was.",
+        labels=["kind", "offender"],
+    )
+    for kind, offender, count in offences.counts():
+        family.add_metric([kind, offender], count)
+    return family
 
 
 def address_of(given: str, field: str) -> tuple[str, int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
-from headwater_wire.errors import Malformed
+from headwater_wire.errors import Malformed, NoRoom
 from headwater_wire.v1 import tree_pb2 as pb
 
 MESSAGE_LIMIT = 1 << 20
@@ -120,7 +120,7 @@ class Assembly:
             return Malformed("piece", f"makes more than {ENVELOPE_LIMIT} bytes", "send smaller envelopes")
         if self._shared.bytes + more > self._shared.limit:
             held = f"comes while {self._shared.bytes} bytes of others are not complete"
-            return Malformed("piece", held, "send it again later")
+            return NoRoom("piece", held, "send it again later")
         return None
 
     def close(self) -> None:

@@ -62,6 +62,9 @@ def decode(message: pb.Partial) -> Partial:
             raise Malformed("sources.code", f"is {source.code}", f"send codes below {CODE_LIMIT}")
         partial.sources[source.code] = str(SourceId(source.name, source.incarnation))
     for span in message.vector:
+        if span.low.position > span.high.position:
+            behind = f"ends at {span.high.position}, before it begins at {span.low.position}"
+            raise Malformed("vector", behind, "send records behind low, up to high")
         partial.vector[_name(partial, span.source)] = Span(
             prefix(span.low),
             prefix(span.high),

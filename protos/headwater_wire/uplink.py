@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 # Codes with which a parent says that it will have nothing to do with this party.
 REFUSALS = (
     grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
 )

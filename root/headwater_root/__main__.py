@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from headwater.errors import HeadwaterError, Invalid
-from headwater_wire import logs
+from headwater_wire import handshakes, logs
 
 log = logging.getLogger("headwater_root")
 
@@ -55,6 +55,7 @@ def main() -> int:
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
     arguments = parser.parse_args()
     try:
+        watched = handshakes.watch(os.environ)
         logs.configure("headwater-root", os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_root import program
@@ -72,6 +73,7 @@ def main() -> int:
             keep_results=arguments.keep_results,
             metrics=metrics,
             tls=tls,
+            handshakes=watched,
         )
     except Invalid as error:
         log.error(logs.told("the root cannot be started", error))

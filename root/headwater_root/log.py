@@ -35,7 +35,7 @@ from zlib import crc32
 from headwater.errors import PermanentError, RetryableError
 from headwater_root import files, segments
 from headwater_root.files import Damaged
-from headwater_root.segments import FORMAT, LogDamaged, Segment
+from headwater_root.segments import EPOCHS, FORMAT, LogDamaged, Segment
 
 # Appended bytes go to the operating system from here on, so that a group does not lie in memory twice: with
 # the next append, since a record that could not be applied is the last one and must not come back.
@@ -402,7 +402,8 @@ class Log:
         except FileNotFoundError:
             return 0, b""
         number = text.split(maxsplit=1)[:1]
-        if not number or not number[0].isdigit():
+        # Long ones are not even looked at: Python takes its time to read thousands of digits.
+        if not number or not number[0].isdigit() or len(number[0]) > 20 or int(number[0]) >= EPOCHS:
             raise LogDamaged(path, 0, f"{text[:20]!r} is no epoch")
         return int(number[0]), text
 

@@ -1,4 +1,5 @@
-"""The root's figures for Prometheus, read when they are asked for. No labels by source: there may be many."""
+"""The root's figures for Prometheus, read when they are asked for. No labels by source: there may be
+many. Only offenders are named, and few of them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from headwater.durations import SECOND
 from headwater.prefix import LATE
 from headwater_root.runtime import RootRuntime
+from headwater_wire.monitor import offences_of
 
 Labels = tuple[str, ...]
 
@@ -60,6 +62,7 @@ class RootMetrics(Collector):
         refused = exchange.refused + runtime.machine.refusals.count
         yield _counter("messages_refused", "Messages that could not be read or merged.", refused)
         yield _counter("messages_too_large", "Messages not sent because of their size.", exchange.too_large)
+        yield offences_of("root", exchange.offences)
         yield _gauge("outbox_size_bytes", "Size of the outbox.", runtime.outbox.bytes)
         deliveries = runtime.deliveries
         lags: dict[Labels, float] = {(sink,): lag for sink, lag in deliveries.lags.items()}

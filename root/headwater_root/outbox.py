@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 BOUND = 2**30
 _NAME = re.compile(r"(\d{20})-(\d{10})")
 _TRIMMED = "trimmed"
+# No position has more.
+_DIGITS = 20
 
 
 class OutboxStopped(RetryableError):
@@ -169,7 +171,7 @@ class Outbox:
             found = path.read_bytes().strip()
         except FileNotFoundError:
             return 0
-        if not found.isdigit():
+        if not found.isdigit() or len(found) > _DIGITS:
             remedy = "put it back, or remove it: sinks pass over what they have"
             raise Damaged(path, 0, f"{found[:20]!r} is no position", remedy)
         return int(found)

@@ -22,6 +22,7 @@ from headwater_root.outbox import OutboxStopped
 from headwater_root.runtime import RootRuntime
 from headwater_wire.credentials import Credentials
 from headwater_wire.functions import Functions
+from headwater_wire.handshakes import Handshakes
 from headwater_wire.messages import Codec
 from headwater_wire.monitor import Monitor
 
@@ -39,6 +40,7 @@ def run(
     keep_results: bool,
     metrics: str | None,
     tls: Mapping[str, str | None],
+    handshakes: Handshakes | None = None,
 ) -> int:
     """Run until a signal comes; gives the exit code, and raises if it cannot start or go on."""
     # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
@@ -46,7 +48,9 @@ def run(
     functions = Functions()
     topology = topology_of(_document(manifest), functions)
     credentials = Credentials.of(tls)
-    program = _Program(topology, directory, functions, credentials, status=status, keep_results=keep_results)
+    program = _Program(
+        topology, directory, functions, credentials, handshakes, status=status, keep_results=keep_results
+    )
     return asyncio.run(program.run(listen, metrics))
 
 
@@ -89,13 +93,14 @@ class _Program:
         directory: Path,
         functions: Functions,
         credentials: Credentials | None,
+        handshakes: Handshakes | None,
         *,
         status: bool,
         keep_results: bool,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
         self._keep_results = keep_results
-        self._functions, self._credentials = functions, credentials
+        self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
         self._runtime: RootRuntime | None = None
 
     def _unready(self) -> str | None:
@@ -138,6 +143,8 @@ class _Program:
                 problem = Problem("--directory", f"cannot be used ({error})", "give one that can be written")
                 raise Invalid("the root cannot be started", [problem]) from error
             stack.push_async_callback(runtime.stop)
+            if self._handshakes is not None:
+                self._handshakes.tell(runtime.exchange.refuse_connection)
             try:
                 port = await runtime.start(listen)
             except RuntimeError as error:

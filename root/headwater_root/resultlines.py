@@ -20,11 +20,21 @@ from urllib.parse import quote
 
 import numpy as np
 
+from headwater.errors import PermanentError
 from headwater.results import Result
 from headwater.sources import SourceId
 
 _NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _BITS = 8192
+
+
+class NoResults(PermanentError):
+    """Bytes that hold no results: the file was damaged since it was written."""
+
+    def __init__(self, line: int, error: Exception) -> None:
+        super().__init__(
+            f"line {line} is no result ({error!r:.200}); restore the directory from a copy, whole"
+        )
 
 
 def encode(results: Iterable[Result]) -> bytes:
@@ -34,12 +44,16 @@ def encode(results: Iterable[Result]) -> bytes:
 
 
 def decode(rows: bytes) -> Iterator[dict[str, Any]]:
-    """The lines as dictionaries."""
+    """The lines as dictionaries; raises `NoResults`."""
     # Not `splitlines`: other characters that part lines may stand in a key.
-    for line in rows.split(b"\n"):
+    for number, line in enumerate(rows.split(b"\n"), 1):
         if line:
-            row = json.loads(line)
-            row["values"] = {name: _number(value) for name, value in row["values"].items()}
+            try:
+                row = json.loads(line)
+                row["values"] = {name: _number(value) for name, value in row["values"].items()}
+            # Whatever stands there instead.
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                raise NoResults(number, error) from error
             yield row
 
 

@@ -32,9 +32,11 @@ from headwater_root.timings import Timings
 from headwater_root.volume import Volume
 from headwater_wire import records as stored
 from headwater_wire.clock import now
+from headwater_wire.conduct import offences_in
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from headwater_wire.offences import Offence
 
 log = logging.getLogger(__name__)
 
@@ -210,6 +212,7 @@ class RootRuntime:
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
         if self.failed is not None or (self.outbox.full and isinstance(message, Delivery)):
             return ()
+        refused = self.machine.refusals.count
         try:
             sends = self.machine.step(sender, message, now())
         except Exception as error:
@@ -220,8 +223,11 @@ class RootRuntime:
             self._committing = asyncio.get_running_loop().call_later(GROUP_SECONDS, self._commit)
         for each in sends:
             self._told(each.message)
-        for refused, problem in self.machine.refusals.news():
-            log.warning("refused a batch", extra={"sender": refused, "problem": problem})
+        for offence in offences_in(message, sends):
+            self.exchange.offences.note(*offence)
+        more = self.machine.refusals.count - refused
+        for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
+            self.exchange.offences.note(Offence.BATCH, who, problem)
         return sends
 
     def _commit(self) -> None:
@@ -237,9 +243,11 @@ class RootRuntime:
         """Let the operator know what a source was told, if it is news."""
         if isinstance(message, Welcome):
             self._complaints.settled(SourceId.of(message.source).name)
-        elif isinstance(message, Fenced) and self._complaints.is_news(message.name, message.reason):
-            extra = {"source": message.name, "problem": message.reason}
-            log.warning("a source is fenced", extra=extra)
+        elif isinstance(message, Fenced):
+            self.exchange.offences.count(Offence.FENCED, message.name)
+            if self._complaints.is_news(message.name, message.reason):
+                extra = {"source": message.name, "problem": message.reason}
+                log.warning("a source is fenced", extra=extra)
 
     def unready(self) -> str | None:
         """Why nobody should send here at present; None if all is well."""

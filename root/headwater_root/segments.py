@@ -30,6 +30,8 @@ from headwater_root.files import Damaged
 FORMAT = 1
 # The largest payload; a length beyond it is no length.
 RECORD_BOUND = 64 * 2**20
+# Positions and epochs stay below these: no log comes to so many, and both fit into names and numbers.
+POSITIONS, EPOCHS = 2**63, 10**10 - 1
 # How far apart the records lie whose offsets are kept.
 STRIDE = 256 * 2**10
 
@@ -105,6 +107,8 @@ class Segment:
             if len(head) < _HEADER.size or file.read(_CRC.size) != _CRC.pack(crc32(head)):
                 raise LogDamaged(path, 0, "the header has a wrong checksum")
             _, _, epoch, first, snapshot_position, length, crc = _HEADER.unpack(head)
+            if not 0 < first < POSITIONS or epoch >= EPOCHS:
+                raise LogDamaged(path, 0, f"no log has a position {first} or an epoch {epoch}")
             if path.name != _name(first, epoch):
                 raise LogDamaged(path, 0, f"the header is that of position {first} and epoch {epoch}")
             start = file.tell()

@@ -51,7 +51,7 @@ class World:
         self.happened: Counter[str] = Counter()
         self.transitions: Counter[tuple[str, str, str]] = Counter()
         self._watched = watch is not _unwatched
-        self._agenda: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._agenda: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
         self.rng = Random(f"{plan.seed} world")
         self._chance: dict[str, Random] = {}
         self.queries = [QUERIES[name] for name in plan.queries]
@@ -86,7 +86,7 @@ class World:
 
     # Time
 
-    def at(self, delay: int, action: Callable[..., None], *args: object) -> None:
+    def at(self, delay: int, action: Callable[..., object], *args: object) -> None:
         self._drawn += 1
         heapq.heappush(self._agenda, (self.now + delay, self._drawn, action, args))
 

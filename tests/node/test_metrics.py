@@ -23,6 +23,7 @@ from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
+from headwater_wire.offences import Offence
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(headwater_(?:node|root)_\w+)` \| (\w+) \| ([\w, ]*) ?\| (.+) \|$", re.MULTILINE)
@@ -75,6 +76,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Figures]:
             async with asyncio.timeout(20):
                 while not client.done or child.machine.watermark is None or root.deliveries.behind:
                     await asyncio.sleep(0.02)
+            # A family without figures shows no labels.
+            root.exchange.offences.count(Offence.STALE, "n")
             registry = CollectorRegistry()
             registry.register(NodeMetrics(child))
             registry.register(RootMetrics(root, "t"))
@@ -107,6 +110,8 @@ def test_the_figures_are_those_of_what_was_sent(seen: tuple[Families, Figures]) 
     assert figures["headwater_node_records_read_total", ()] == records
     assert figures["headwater_node_records_late_total", ()] == LATE
     assert figures["headwater_node_records_rejected_total", (("reason", "value not finite"),)] == BROKEN
+    offender = (("kind", "records"), ("offender", "s"))
+    assert figures["headwater_node_offences_total", offender] == BROKEN
     assert figures["headwater_root_records_accepted_total", (topology,)] == records
     assert figures["headwater_root_records_counted_total", (topology,)] == records - LATE - BROKEN
     assert figures["headwater_root_records_late_total", (topology,)] == LATE

@@ -18,6 +18,7 @@ from headwater_node.ahead import PATIENCE, Ahead
 from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
+from headwater_wire.offences import Offences
 
 # What happens to one of three sources between two looks: it reads records (counted, late, rejected), or goes.
 STEPS = st.lists(
@@ -70,7 +71,7 @@ def test_what_is_made_again_now_and_then_is_no_storm() -> None:
 
 def test_a_source_from_the_future_waits_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(1_000)
+    node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(1_000, Offences())
     node.admit("s", lateness=0)
     batch = Batch("s", 1, ts=[10, 20, 5_000, 30], value=[1.0] * 4)
 
@@ -94,7 +95,7 @@ def test_a_source_from_the_future_waits_and_goes_on(caplog: pytest.LogCaptureFix
 
 
 def test_a_source_that_leaves_waits_no_longer() -> None:
-    node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(0)
+    node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(0, Offences())
     for name in ("a", "b"):
         node.admit(name, lateness=0)
         future.until(0)

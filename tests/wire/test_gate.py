@@ -13,6 +13,7 @@ import pytest
 
 from headwater_wire.credentials import Credentials
 from headwater_wire.gate import Gate
+from headwater_wire.offences import Offences
 from tests.certificates import Authority
 
 
@@ -49,7 +50,7 @@ async def said() -> AsyncIterator[bytes]:
 
 async def answers(server: Credentials, client: Credentials, service: str) -> list[object]:
     """What each kind of call answers, or the status with which it ends."""
-    running = grpc.aio.server(interceptors=[Gate()])
+    running = grpc.aio.server(interceptors=[Gate(Offences())])
     running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, HANDLERS),))
     port = running.add_secure_port("127.0.0.1:0", server.server())
     await running.start()
