@@ -138,9 +138,11 @@ def _shorten(world: World, fault: Fault) -> bool:
     if fault.who not in world.machines:
         return False
     above = world.parent.get(world.parent[fault.who], "root")
-    if fault.number % 2 and above != "root":
+    if fault.number % 2:
         # What is lost is still under way when the older copy is opened.
-        world.paused[above] = world.now + 30 + fault.span
+        world.network.slow(fault.who, world.now + 20)
+        if above != "root":
+            world.paused[above] = world.now + 30 + fault.span
         world.at(20, _lose_records, world, fault.who, 1 + fault.span % 3)
     else:
         _lose_records(world, fault.who, 1 + fault.span % 5)
