@@ -8,7 +8,7 @@ import os
 import sys
 
 from headwater.errors import HeadwaterError
-from headwater_wire import logs
+from headwater_wire import failpoints, logs
 
 log = logging.getLogger("headwater_node")
 
@@ -48,6 +48,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         logs.configure("headwater-node", os.environ)
+        failpoints.arm(os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_node import program
 

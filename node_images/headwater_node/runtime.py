@@ -8,12 +8,13 @@ import secrets
 from collections.abc import Sequence
 
 from headwater.durations import SECOND
-from headwater.machines.messages import Columns, Delivery, Message, Send
+from headwater.machines.messages import Ack, Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
+from headwater_wire import failpoints
 from headwater_wire.clock import now, wall
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
@@ -82,12 +83,22 @@ class NodeRuntime:
         except Exception as error:
             self._halt(error)
             return ()
+        if isinstance(message, Columns | Delivery):
+            failpoints.reached("node.read")
+        elif isinstance(message, Ack):
+            failpoints.reached("node.acknowledged")
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
-        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        self._made(sends)
         for refused, problem in self.machine.refusals.news():
             log.warning("refused a batch", extra={"sender": refused, "problem": problem})
         return sends
+
+    def _made(self, sends: Sequence[Send]) -> None:
+        """Count the batches among what is to be sent."""
+        if made := sum(isinstance(send.message, Delivery) for send in sends):
+            failpoints.reached("node.flushed")
+            self.batches += made
 
     def _halt(self, error: Exception) -> None:
         # The first reason is the one that counts.
@@ -115,7 +126,7 @@ class NodeRuntime:
         if machine.child:
             machine.read_until(self.future.until(wall()))
         sends = machine.flush(now())
-        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        self._made(sends)
         self.exchange.send(sends)
         self.tally.look(machine.sources)
         if again:

@@ -37,6 +37,7 @@ def run(
     *,
     status: bool,
     keep_results: bool,
+    snapshot_bytes: int,
     metrics: str | None,
     tls: Mapping[str, str | None],
 ) -> int:
@@ -46,7 +47,15 @@ def run(
     functions = Functions()
     topology = topology_of(_document(manifest), functions)
     credentials = Credentials.of(tls)
-    program = _Program(topology, directory, functions, credentials, status=status, keep_results=keep_results)
+    program = _Program(
+        topology,
+        directory,
+        functions,
+        credentials,
+        status=status,
+        keep_results=keep_results,
+        snapshot_bytes=snapshot_bytes,
+    )
     return asyncio.run(program.run(listen, metrics))
 
 
@@ -92,9 +101,10 @@ class _Program:
         *,
         status: bool,
         keep_results: bool,
+        snapshot_bytes: int,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
-        self._keep_results = keep_results
+        self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
         self._functions, self._credentials = functions, credentials
         self._runtime: RootRuntime | None = None
 
@@ -117,6 +127,7 @@ class _Program:
             name=self._topology.name,
             functions=self._functions,
             keep_results=self._keep_results,
+            segment_bytes=self._snapshot_bytes,
         )
 
     async def run(self, listen: str, metrics: str | None) -> int:
