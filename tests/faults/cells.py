@@ -325,13 +325,13 @@ def narrow(tree: Tree, stack: ExitStack) -> None:
 
 @cell(
     "10x overload for 5 s",
-    "a tree whose way to the root takes 256 kbit/s",
+    "a tree whose way to the root takes 512 kbit/s",
     "batches under way are bounded, sources keep the rest in their spools until it is through",
     NETWORK,
 )
 def overload(tree: Tree, stack: ExitStack) -> None:
     assert tree.network is not None
-    tree.network.limit("middle", "top", 256)
+    tree.network.limit("middle", "top", 512)
     tree.ask(10 * RATE)
     time.sleep(5)
     tree.ask(RATE)
