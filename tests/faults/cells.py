@@ -186,7 +186,7 @@ def all_at_once(tree: Tree, stack: ExitStack) -> None:
 # Processes that stop for a while
 
 
-def _suspended(tree: Tree, name: str, seconds: float) -> None:
+def suspended(tree: Tree, name: str, seconds: float) -> None:
     """Stop a process while another one has its name, and let it go on."""
     old = tree[name]
     under_way(tree)
@@ -201,6 +201,7 @@ def _suspended(tree: Tree, name: str, seconds: float) -> None:
     if (code := old.code()) != 5 or not old.said("ended: another process has this node's name since"):
         raise AssertionError(f"{name} ended with {code} instead of 5: {old.log}")
     tree.recover(f"since SIGCONT after {seconds:.0f} s", awake)
+    tree.replaced(name)
 
 
 _HAPPENS = "the old process hears that it is stale and ends with code 5; the new one goes on"
@@ -208,22 +209,22 @@ _HAPPENS = "the old process hears that it is stale and ends with code 5; the new
 
 @cell("SIGSTOP 5 s, its replacement runs", "child", _HAPPENS)
 def suspended_child(tree: Tree, stack: ExitStack) -> None:
-    _suspended(tree, "c1", 5)
+    suspended(tree, "c1", 5)
 
 
 @cell("SIGSTOP 5 s, its replacement runs", "intermediate", _HAPPENS, brief=False)
 def suspended_intermediate(tree: Tree, stack: ExitStack) -> None:
-    _suspended(tree, "mid", 5)
+    suspended(tree, "mid", 5)
 
 
 @cell("SIGSTOP 30 s, its replacement runs", "child", _HAPPENS, brief=False)
 def long_suspended_child(tree: Tree, stack: ExitStack) -> None:
-    _suspended(tree, "c1", 30)
+    suspended(tree, "c1", 30)
 
 
 @cell("SIGSTOP 30 s, its replacement runs", "intermediate", _HAPPENS)
 def long_suspended_intermediate(tree: Tree, stack: ExitStack) -> None:
-    _suspended(tree, "mid", 30)
+    suspended(tree, "mid", 30)
 
 
 def _slow(tree: Tree, name: str, seconds: float) -> None:

@@ -99,6 +99,14 @@ class Network:
         """No such limit any more."""
         self._on(host, "tc", "qdisc", "del", "dev", self._ENDS[host, neighbour][0], "root")
 
+    def mend(self) -> None:
+        """No fault any more, whatever there was."""
+        for host in self.ADDRESSES:
+            self.heal(host)
+        for host, neighbour in self._ENDS:
+            with suppress(RuntimeError):
+                self.lift(host, neighbour)
+
     # Making and removing
 
     def _join(self, one: str, other: str) -> None:

@@ -41,10 +41,12 @@ class Process:
         self._directory, self._lives = directory, 0
         self._running: subprocess.Popen[bytes] | None = None
         self._logs: list[Path] = []
+        self._began = 0.0
 
     def start(self, failpoint: str = "") -> None:
         assert self.ended, f"{self.name} runs"
         self._lives += 1
+        self._began = time.monotonic()
         self._logs.append(self._directory / f"{self.name}.{self._lives}.log")
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if failpoint:
@@ -65,6 +67,11 @@ class Process:
     def pid(self) -> int:
         assert self._running is not None
         return self._running.pid
+
+    @property
+    def age(self) -> float:
+        """How long ago it was started, in seconds."""
+        return time.monotonic() - self._began
 
     @property
     def ended(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -98,6 +99,8 @@ class Tree:
         # By the words that a row of the table has: how long it took until all was well, in seconds.
         self.recoveries: list[tuple[str, float]] = []
         self.processes: dict[str, Process] = {}
+        # By node: whether it listens beside its place.
+        self._places: dict[str, int] = {}
         # What the directory of the root lies on, if that is a volume of its own.
         self.root_volume: Volume | None = None
         # Every process that runs a cell has an address of its own.
@@ -123,8 +126,13 @@ class Tree:
     def replacement(self, name: str) -> Process:
         """Another process with the name of a node, at the address beside it."""
         role = self[name].role
-        command = self._node(name, role, "mid" if role == "child" else "root", beside=BESIDE)
+        self._places[name] = BESIDE - self._places.get(name, 0)
+        command = self._node(name, role, "mid" if role == "child" else "root", beside=self._places[name])
         return self.add(f"{name}-again", role, command)
+
+    def replaced(self, name: str) -> None:
+        """The replacement is the node from now on."""
+        self.processes[name] = self.processes.pop(f"{name}-again")
 
     def _root(self) -> list[str]:
         command = ["headwater_root", "--topology", self.manifest, "--directory", self.root_directory]
@@ -232,6 +240,20 @@ class Tree:
         self.recover(what, begin)
 
     # The end
+
+    def mend(self) -> None:
+        """Undo whatever fault there is: everything runs, and nothing is in its way."""
+        if self.network is not None:
+            self.network.mend()
+        for name in [name.removesuffix("-again") for name in self.processes if name.endswith("-again")]:
+            # The later one is the node.
+            self[name].kill()
+            self.replaced(name)
+        for process in self.processes.values():
+            if process.ended:
+                process.start()
+            else:
+                process.signal(signal.SIGCONT)
 
     def finish(self) -> Verdict:
         """Let the sources come to their end, end everything, and compare with the oracle."""
