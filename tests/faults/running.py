@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from headwater_cli.processes import die_with_parent
 from tests.faults import network
 from tests.faults.cell import Outcome
 from tests.faults.processes import python
@@ -57,7 +56,6 @@ class Running:
                 text=True,
                 # Ctrl-C is for this process, which asks them to end.
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
             self._processes.add(process)
             try:
