@@ -5,17 +5,18 @@ ARGS ?=
 BENCH ?= engine
 MINUTES ?= 10
 SECONDS ?= 60
+HOURS ?= 1
 
 PY := .venv/bin/python
 READY := .venv/.stamp
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto fmt bench soak fuzz lock clean
+.PHONY: help run test check lint format types imports generated locked proto fmt bench faults soak properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
@@ -58,8 +59,16 @@ fmt: $(READY) ## format the code and apply ruff's safe fixes
 bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop; BENCH=tree: the tree over gRPC (ARGS=--quick)
 	@$(PY) benchmarks/$(BENCH).py $(ARGS)
 
-soak: $(READY) ## property tests for as long as asked: make soak MINUTES=60
-	@$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
+faults: $(READY) ## crashes, partitions, full disks on real processes; writes the table of docs/reliability.md (as root)
+	@tools/network-tools
+	@$(PY) -m tests.faults $(ARGS)
+
+soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked: make soak HOURS=8 (as root)
+	@tools/network-tools
+	@$(PY) -m tests.faults.soak --hours $(HOURS) $(ARGS)
+
+properties: $(READY) ## property tests for as long as asked: make properties MINUTES=60
+	@$(PY) -m tests.properties --minutes $(MINUTES) $(ARGS)
 
 fuzz: $(READY) ## the corpus of hostile input, then the fuzzer for as long as asked: make fuzz SECONDS=600
 	@$(PY) -m fuzz.run --seconds $(SECONDS) $(ARGS)

@@ -19,7 +19,7 @@ PATIENCE = 20.0
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Linux ends the child when whoever started it ends, however that happens."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -44,7 +44,7 @@ class Process:
             stdout=asyncio.subprocess.PIPE,
             # Their logs come out here, among what is shown: only what is amiss, unless asked otherwise.
             env={"HEADWATER_LOG_LEVEL": "warning", **os.environ},
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
             start_new_session=True,
         )
         assert self._running.stdout is not None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headwater import oracle
+from headwater.ledger import Account
 from headwater.machines.root import RootMachine, Settings
 from headwater.sources import SourceId
 from headwater.topology import Topology
@@ -34,8 +35,24 @@ class _NoJournal:
         raise AssertionError("a replay decides nothing")
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many windows the oracle expects and in how many places the results differ from them; by source,
+    what became of its records, and how many of them the oracle calls late and rejected."""
+
+    windows: int
+    differing: int
+    accounts: dict[str, Account]
+    judged: dict[str, tuple[int, int]]
+
+
 def differing(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> int:
     """How many windows differ, after these sources have sent everything."""
+    return compared(topology, directory, feeds).differing
+
+
+def compared(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> Comparison:
+    """What came out of a root that has ended against what these sources have sent, all of it."""
     settings = Settings(expected=topology.expected, start_timeout=topology.start_timeout)
     machine = RootMachine(
         topology.queries, settings, _NoJournal(), lambda: "", lambda position, results: None
@@ -49,20 +66,24 @@ def differing(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> int
     engine = machine.engine
     # Everything that was sent, not only what the root says that it has counted.
     named = {SourceId.of(name).name: name for name in engine.sources}
+    decisions = decisions_of(engine)
     events: list[oracle.Event] = []
     sources = []
+    judged = {}
     for feed in feeds:
         name = named.get(feed.name, feed.name)
         sources.append(oracle.Source(name, feed.lateness, feed.site))
-        seq = 1
+        seq, begin = 1, len(events)
         for part in feed.parts():
             events += _events(name, seq, part)
             seq += len(part)
+        _, late, rejected = oracle.judge(events[begin:], sources[-1], decisions)
+        judged[SourceId.of(name).label] = len(late), len(rejected)
     expected = oracle.windows(
         events,
         sources,
         lives.specs(),
-        decisions=decisions_of(engine),
+        decisions=decisions,
         watermark=engine.watermark,
     )
     # The oracle is told sources by the engine's names, which have their order; results by their labels.
@@ -74,7 +95,8 @@ def differing(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> int
         oracle.Row(r["query"], r["site"], r["key"], r["start"], r["end"], r["count"], _values(r["values"]))
         for r in rows
     ]
-    return len(differences(labelled, found))
+    accounts = {SourceId.of(name).label: engine.account(name) for name in engine.sources}
+    return Comparison(len(labelled), len(differences(labelled, found)), accounts, judged)
 
 
 def _events(source: str, first: int, part: Events) -> Iterator[oracle.Event]:

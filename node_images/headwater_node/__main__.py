@@ -8,7 +8,7 @@ import os
 import sys
 
 from headwater.errors import HeadwaterError
-from headwater_wire import handshakes, logs
+from headwater_wire import failpoints, handshakes, logs
 
 log = logging.getLogger("headwater_node")
 
@@ -49,6 +49,7 @@ def main() -> int:
     try:
         watched = handshakes.watch(os.environ)
         logs.configure("headwater-node", os.environ)
+        failpoints.arm(os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_node import program
 

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 
 from headwater.durations import SECOND
-from headwater.machines.messages import Columns, Delivery, Message, Send
+from headwater.machines.messages import Ack, Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater.sources import SourceId
 from headwater_node.ahead import Ahead
@@ -16,6 +16,7 @@ from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
+from headwater_wire import failpoints
 from headwater_wire.clock import now, wall
 from headwater_wire.conduct import offences_in
 from headwater_wire.credentials import Credentials
@@ -88,10 +89,14 @@ class NodeRuntime:
         except Exception as error:
             self._halt(error)
             return ()
+        if isinstance(message, Columns | Delivery):
+            failpoints.reached("node.read")
+        elif isinstance(message, Ack):
+            failpoints.reached("node.acknowledged")
         if isinstance(message, Columns):
             self.future.look(message.batch, self.machine.sources)
             self.ahead.look(message.batch, self.machine.sources, self.machine.watermark, now())
-        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        self._made(sends)
         more = self.machine.refusals.count - refused
         for who, problem in self.machine.refusals.news() or [(sender, "sends such batches again")] * more:
             self.exchange.offences.note(Offence.BATCH, who, problem)
@@ -102,6 +107,12 @@ class NodeRuntime:
         for offence in offences_in(message, sends):
             self.exchange.offences.note(*offence)
         return sends
+
+    def _made(self, sends: Sequence[Send]) -> None:
+        """Count the batches among what is to be sent."""
+        if made := sum(isinstance(send.message, Delivery) for send in sends):
+            failpoints.reached("node.flushed")
+            self.batches += made
 
     def _halt(self, error: Exception) -> None:
         # The first reason is the one that counts.
@@ -129,7 +140,7 @@ class NodeRuntime:
         if machine.child:
             machine.read_until(self.future.until(wall()))
         sends = machine.flush(now())
-        self.batches += sum(isinstance(send.message, Delivery) for send in sends)
+        self._made(sends)
         self.exchange.send(sends)
         for name, reason, count in self.tally.look(machine.sources):
             who = SourceId.of(name).name

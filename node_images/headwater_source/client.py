@@ -11,6 +11,7 @@ from headwater.machines.messages import Columns, Message, Send, Welcome
 from headwater.machines.source import Settings, SourceMachine
 from headwater.node import Change
 from headwater_source.spool import Spool
+from headwater_wire import failpoints
 from headwater_wire.clock import now
 from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
@@ -134,6 +135,7 @@ class SourceClient:
         for each in sends:
             if isinstance(each.message, Columns):
                 batch = each.message.batch
+                failpoints.reached("source.sent")
                 self.sent = max(self.sent, self._offset + batch.first - 1 + len(batch))
         return sends
 

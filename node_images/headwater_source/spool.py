@@ -35,6 +35,7 @@ from headwater.errors import (
 from headwater.events import Batch
 from headwater_source import segments
 from headwater_source.segments import BLOCK_SIZE, FORMAT, SEGMENT_SIZE, Block, Segment, SpoolDamaged
+from headwater_wire import failpoints
 
 __all__ = ["Spool", "SpoolClosed", "SpoolDamaged", "SpoolFull", "SpoolLocked", "SpoolTrimmed"]
 
@@ -298,7 +299,9 @@ class Spool:
             self._torn = True
             os.lseek(file, segment.end, os.SEEK_SET)
             segments.write(file, data)
+            failpoints.reached("source.written")
             os.fsync(file)
+            failpoints.reached("source.accepted")
             self._torn = False
         except OSError as error:
             self._withdraw(error)
@@ -356,6 +359,7 @@ class Spool:
         if kept > 0:
             # First that they are gone: a crash may then leave any of them, and it is no gap.
             self._write_state(base=self._segments[kept].first - 1)
+            failpoints.reached("source.trim")
             gone, self._segments = self._segments[:kept], self._segments[kept:]
             for segment in gone:
                 segment.path.unlink(missing_ok=True)

@@ -44,6 +44,10 @@ OPTIONS = (
     # Pieces are below the limit, and what is put round them makes little.
     ("grpc.max_receive_message_length", MESSAGE_LIMIT + 4_096),
     ("grpc.max_send_message_length", MESSAGE_LIMIT + 4_096),
+    # So much of a stream may be on its way. gRPC would find out by pings how much more a link can hold, and
+    # takes what waits before a slow one for its width: these pings and all signs of life are too late then.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 128 << 10),
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.so_reuseport", 0),
 )
@@ -384,7 +388,8 @@ class Exchange:
         self.uplink.turn(parent, address)
         self._guards.above = frozenset((parent, root))
         self._root = root
-        self._above = Outgoing()
+        # A child assembles nothing for sources.
+        self._above = Outgoing(whole=self._limit <= MESSAGE_LIMIT)
         self._up = asyncio.create_task(self._keep(address, self._above))
 
     async def _keep(self, address: str, queue: Outgoing) -> None:

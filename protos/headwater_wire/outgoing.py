@@ -1,14 +1,14 @@
 """Envelopes on their way out of a party, and large ones in pieces.
 
-A message is at most `MESSAGE_LIMIT` bytes, so that no receiver has to make room for more than that at once;
-an envelope that is larger comes as pieces, one behind the other, up to `ENVELOPE_LIMIT` in all. What a party
-holds of envelopes that are not complete yet is bounded over all of its streams.
+A message is at most `MESSAGE_LIMIT` bytes, so that no receiver has to make room for more than that at once.
+An envelope that is larger than `PIECE_BYTES` comes as pieces, one behind the other, up to `ENVELOPE_LIMIT`
+in all: gRPC takes a message whole, and on a slow link no sign of life would come past a large one in time.
+What a party holds of envelopes that are not complete yet is bounded over all of its streams.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
@@ -17,7 +17,7 @@ from headwater_wire.errors import Malformed, NoRoom
 from headwater_wire.v1 import tree_pb2 as pb
 
 MESSAGE_LIMIT = 1 << 20
-PIECE_BYTES = 1_000_000
+PIECE_BYTES = 48 << 10
 ENVELOPE_LIMIT = 64 << 20
 # What may wait on one stream: bytes, and envelopes however small.
 QUEUE_BYTES, QUEUE_LIMIT = 96 << 20, 16_384
@@ -26,38 +26,67 @@ ASSEMBLED_BYTES = 4 * ENVELOPE_LIMIT
 
 
 class Outgoing:
-    """What waits to be written on one stream, bounded. Whoever says something says it again if it is lost."""
+    """What waits to be written on one stream, bounded. Whoever says something says it again if it is lost.
 
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[pb.Envelope, bytes]] = deque()
-        self._bytes = self._reader = 0
+    What waits here is not lost: records or a batch that are said again take the place of what waits, or a
+    link that is slower than they are repeated would carry nothing else.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        """`whole`: nothing is sent in pieces."""
+        self._whole = whole
+        # By what makes a repetition known, in the order in which they are sent.
+        self._waiting: dict[tuple[object, ...], tuple[pb.Envelope, bytes]] = {}
+        self._writing: tuple[tuple[object, ...], bytes] | None = None
+        self._bytes = self._reader = self._others = 0
         self._some = asyncio.Event()
 
     def put(self, envelope: pb.Envelope, data: bytes) -> bool:
         """Send an envelope, given as its bytes too; False if there is no room for it."""
-        if self._bytes + len(data) > QUEUE_BYTES or len(self._waiting) >= QUEUE_LIMIT:
+        key = self._key(envelope)
+        if self._writing == (key, data):
+            return True
+        before = len(self._waiting[key][1]) if key in self._waiting else 0
+        if self._bytes + len(data) - before > QUEUE_BYTES or len(self._waiting) >= QUEUE_LIMIT:
             return False
-        self._waiting.append((envelope, data))
-        self._bytes += len(data)
+        self._waiting[key] = (envelope, data)
+        self._bytes += len(data) - before
         self._some.set()
         return True
+
+    def _key(self, envelope: pb.Envelope) -> tuple[object, ...]:
+        kind = envelope.WhichOneof("message")
+        if kind == "delivery":
+            return envelope.sender, envelope.to, kind, envelope.delivery.id
+        if kind == "columns":
+            return envelope.sender, envelope.to, kind, envelope.columns.id
+        # A probe bears the id of the one before and may say less: it takes no other's place.
+        self._others += 1
+        return (self._others,)
 
     def turn(self) -> int:
         """Let another stream read, which gives this number; the one before gets nothing more."""
         self._reader += 1
+        # What was being written may have got lost with the stream.
+        self._writing = None
         self._some.set()
         return self._reader
 
     async def get(self, reader: int = 0) -> list[bytes]:
         """The next one, as the messages that it is sent in; nothing for a stream that is over."""
+        if reader == self._reader:
+            # Whoever comes back for more has written it.
+            self._writing = None
         while not self._waiting and reader == self._reader:
             self._some.clear()
             await self._some.wait()
         if reader != self._reader:
             return []
-        envelope, data = self._waiting.popleft()
+        key = next(iter(self._waiting))
+        envelope, data = self._waiting.pop(key)
+        self._writing = (key, data)
         self._bytes -= len(data)
-        return [data] if len(data) <= MESSAGE_LIMIT else list(_pieces(envelope, data))
+        return [data] if self._whole or len(data) <= PIECE_BYTES else list(_pieces(envelope, data))
 
 
 def _pieces(envelope: pb.Envelope, data: bytes) -> Iterator[bytes]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import sys
 from pathlib import Path
 
-from headwater.errors import HeadwaterError, Invalid
-from headwater_wire import handshakes, logs
+from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater_wire import failpoints, handshakes, logs
 
 log = logging.getLogger("headwater_root")
+SNAPSHOT_MIB = 64.0
 
 EPILOG = """\
 HEADWATER_TLS_CERTIFICATE, HEADWATER_TLS_KEY, HEADWATER_TLS_CA and HEADWATER_METRICS stand for options that
@@ -50,6 +52,13 @@ def main() -> int:
         action="store_true",
         help="leave everything in outbox and log, also what every sink has",
     )
+    parser.add_argument(
+        "--snapshot-mib",
+        metavar="MIB",
+        type=float,
+        default=SNAPSHOT_MIB,
+        help="MiB of records in the log behind which it begins anew with the root's state (%(default)g)",
+    )
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
@@ -57,6 +66,7 @@ def main() -> int:
     try:
         watched = handshakes.watch(os.environ)
         logs.configure("headwater-root", os.environ)
+        failpoints.arm(os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_root import program
 
@@ -64,6 +74,9 @@ def main() -> int:
             field: getattr(arguments, f"tls_{field}") or os.environ.get(f"HEADWATER_TLS_{field.upper()}")
             for field in ("certificate", "key", "ca")
         }
+        if not 0 < arguments.snapshot_mib < math.inf:
+            problem = Problem("--snapshot-mib", f"is {arguments.snapshot_mib}", "give MiB, such as 64")
+            raise Invalid("the root cannot be started", [problem])
         metrics = arguments.metrics or os.environ.get("HEADWATER_METRICS")
         return program.run(
             Path(arguments.topology),
@@ -71,6 +84,7 @@ def main() -> int:
             arguments.listen,
             status=arguments.status,
             keep_results=arguments.keep_results,
+            snapshot_bytes=int(arguments.snapshot_mib * 2**20),
             metrics=metrics,
             tls=tls,
             handshakes=watched,

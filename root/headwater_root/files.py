@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headwater.errors import PermanentError
+from headwater_wire import failpoints
 
 # Hidden, so that no listing of results shows a file that is not finished (pyarrow passes over dots too).
 _TEMPORARY = ".{}.tmp"
@@ -42,13 +43,18 @@ def write_all(descriptor: int, data: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Make `path` hold exactly `data`, durably; whoever reads meanwhile sees the old bytes or the new."""
+def replace(path: Path, data: bytes, failpoint: str = "") -> None:
+    """Make `path` hold exactly `data`, durably; whoever reads meanwhile sees the old bytes or the new.
+
+    `failpoint` is the place between writing and naming it, if that has a name.
+    """
     temporary = path.with_name(_TEMPORARY.format(path.name))
     try:
         with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
             write_all(descriptor, data)
             os.fsync(descriptor)
+        if failpoint:
+            failpoints.reached(failpoint)
         os.replace(temporary, path)
     except OSError:
         with suppress(OSError):

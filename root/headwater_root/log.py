@@ -36,6 +36,7 @@ from headwater.errors import PermanentError, RetryableError
 from headwater_root import files, segments
 from headwater_root.files import Damaged
 from headwater_root.segments import EPOCHS, FORMAT, LogDamaged, Segment
+from headwater_wire import failpoints
 
 # Appended bytes go to the operating system from here on, so that a group does not lie in memory twice: with
 # the next append, since a record that could not be applied is the last one and must not come back.
@@ -299,6 +300,7 @@ class Log:
             size = self._segments[-1].size if self._segments else 0
         if active is None or end == self._committed:
             return self._committed
+        failpoints.reached("root.written")
         try:
             os.fsync(active)
         except OSError as error:

@@ -115,7 +115,7 @@ class Outbox:
                     raise NotTheSame(path)
                 log.warning("the same part of the log gave other results before", extra={"path": str(known)})
             try:
-                files.replace(path, rows)
+                files.replace(path, rows, "root.outbox")
             except OSError as error:
                 raise OutboxStopped(path, error) from error
             self._sizes.setdefault(position, {})[epoch] = len(rows)

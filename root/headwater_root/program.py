@@ -38,6 +38,7 @@ def run(
     *,
     status: bool,
     keep_results: bool,
+    snapshot_bytes: int,
     metrics: str | None,
     tls: Mapping[str, str | None],
     handshakes: Handshakes | None = None,
@@ -49,7 +50,14 @@ def run(
     topology = topology_of(_document(manifest), functions)
     credentials = Credentials.of(tls)
     program = _Program(
-        topology, directory, functions, credentials, handshakes, status=status, keep_results=keep_results
+        topology,
+        directory,
+        functions,
+        credentials,
+        handshakes,
+        status=status,
+        keep_results=keep_results,
+        snapshot_bytes=snapshot_bytes,
     )
     return asyncio.run(program.run(listen, metrics))
 
@@ -97,9 +105,10 @@ class _Program:
         *,
         status: bool,
         keep_results: bool,
+        snapshot_bytes: int,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
-        self._keep_results = keep_results
+        self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
         self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
         self._runtime: RootRuntime | None = None
 
@@ -126,6 +135,7 @@ class _Program:
             name=self._topology.name,
             functions=self._functions,
             keep_results=self._keep_results,
+            segment_bytes=self._snapshot_bytes,
         )
 
     async def run(self, listen: str, metrics: str | None) -> int:

@@ -30,6 +30,7 @@ from headwater_root.outbox import BOUND, Outbox
 from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
 from headwater_root.timings import Timings
 from headwater_root.volume import Volume
+from headwater_wire import failpoints
 from headwater_wire import records as stored
 from headwater_wire.clock import now
 from headwater_wire.conduct import offences_in
@@ -59,14 +60,19 @@ class _Journal:
 
     def append(self, record: Record) -> int:
         data = stored.encode(record)
+        failpoints.reached("root.append")
         with self._volume:
-            return self._log.append([data])[-1]
+            position = self._log.append([data])[-1]
+        failpoints.reached("root.appended")
+        return position
 
     def sync(self) -> None:
+        failpoints.reached("root.applied")
         begin = perf_counter()
         with self._volume:
             self._log.sync()
         self._syncs.add(perf_counter() - begin)
+        failpoints.reached("root.synced")
 
 
 class StateUnreadable(PermanentError):
@@ -102,6 +108,9 @@ class RootRuntime:
         codec = codec or Codec()
         self.syncs, self.volume = Timings(), Volume()
         self.log = Log.open(directory / "inbox")
+        if self.log.torn:
+            # Nobody was told of it: a crash came before it was durable, and whoever sent it sends it again.
+            log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn})
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
         self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
         self.machine = RootMachine(
@@ -181,6 +190,7 @@ class RootRuntime:
             return
         with self.volume:
             self.log.roll(data)
+            failpoints.reached("root.rolled")
             self._long = max(self._segment_bytes, len(data))
             if not self._keep:
                 self.log.truncate(self.log.committed + 1)
@@ -234,7 +244,9 @@ class RootRuntime:
         self._committing = None
         if self.failed is None and not self.outbox.full:
             try:
-                self.exchange.send(self.machine.commit())
+                sends = self.machine.commit()
+                failpoints.reached("root.published")
+                self.exchange.send(sends)
                 self.shorten()
             except Exception as error:
                 self.failed = error

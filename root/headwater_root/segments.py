@@ -92,7 +92,7 @@ class Segment:
         path = directory / _name(first, epoch)
         head = _HEADER.pack(_MAGIC, version, epoch, first, snapshot_position, len(snapshot), crc32(snapshot))
         data = head + _CRC.pack(crc32(head)) + snapshot
-        files.replace(path, data)
+        files.replace(path, data, "root.segment")
         return cls(path, first, epoch, len(data), snapshot_position)
 
     @classmethod

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from headwater.machines.messages import Ack, Columns, Commit, Resync, Standing, Welcome
+from headwater.machines.messages import Ack, Columns, Commit, Fenced, Hello, Resync, Standing, Welcome
 from headwater.machines.source import Settings, SourceMachine
 from headwater.prefix import Prefix
 from headwater.sources import SourceId
@@ -53,3 +54,25 @@ def test_what_an_earlier_process_was_answered_is_not_for_this_one(tmp_path: Path
         assert machine.busy
         machine.step("c", Ack(after.stream, after.id), 0)
         assert not machine.busy
+
+
+def hellos(machine: SourceMachine, until: int) -> list[int]:
+    """When it says hello, in seconds, of some that nobody answers."""
+    ticks = range(0, until * 1_000_000, 250_000)
+    return [
+        now // 1_000_000
+        for now in ticks
+        if any(isinstance(each.message, Hello) for each in machine.tick(now))
+    ]
+
+
+def test_a_source_that_nobody_answers_says_hello_every_few_seconds(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 24) as spool:
+        machine = SourceMachine("s", spool, Settings(), "c")
+        said = hellos(machine, 300)
+        # The root may come at any moment, and its windows wait.
+        assert max(later - earlier for earlier, later in pairwise(said)) <= 6
+        assert len(said) < 80
+        # One that was told that it may not has been heard.
+        machine.step("c", Fenced("s", spool.opening, "another spool has this name"), 0)
+        assert len(hellos(machine, 300)) < 20

@@ -26,7 +26,7 @@ def taken(assembly: Assembly, message: pb.Envelope) -> tuple[pb.Envelope, bytes]
     return assembly.take(message, message.SerializeToString())
 
 
-@given(sizes=st.lists(st.integers(0, 400), max_size=8))
+@given(sizes=st.lists(st.integers(0, 400), max_size=8, unique=True))
 def test_what_is_put_in_comes_out_in_its_order(sizes: list[int]) -> None:
     async def run() -> list[pb.Envelope]:
         queue, shared, found = Outgoing(), Assemblies(), []
@@ -47,6 +47,45 @@ def test_what_is_put_in_comes_out_in_its_order(sizes: list[int]) -> None:
         patch.setattr(outgoing, "MESSAGE_LIMIT", 100)
         patch.setattr(outgoing, "PIECE_BYTES", 80)
         assert asyncio.run(run()) == [envelope(size) for size in sizes]
+
+
+def delivery(id: str, stream: int = 1) -> tuple[pb.Envelope, bytes]:
+    sent = pb.Delivery(id=id, stream=pb.StreamId(number=stream))
+    found = pb.Envelope(sender="c", to="root", delivery=sent)
+    return found, found.SerializeToString()
+
+
+def test_what_is_said_again_takes_the_place_of_what_still_waits() -> None:
+    async def run() -> None:
+        queue = Outgoing()
+        for each in (delivery("1"), delivery("2"), delivery("1"), delivery("2", stream=2), delivery("3")):
+            assert queue.put(*each)
+        assert await queue.get() == [delivery("1")[1]]
+        # It is being written: the same again would only follow it; on another stream it is another.
+        assert queue.put(*delivery("1"))
+        assert await queue.get() == [delivery("2", stream=2)[1]]
+        assert queue.put(*delivery("2", stream=3))
+        assert await queue.get() == [delivery("3")[1]]
+        assert await queue.get() == [delivery("2", stream=3)[1]]
+        # It was written and is not answered: it may have got lost behind here.
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        assert queue.put(*delivery("2", stream=3))
+        assert await waiting == [delivery("2", stream=3)[1]]
+
+    asyncio.run(run())
+
+
+def test_a_probe_takes_the_place_of_no_other() -> None:
+    async def run() -> None:
+        queue = Outgoing()
+        for brief in (False, True):
+            probe = pb.Envelope(sender="c", to="root", probe=pb.Probe(id="1", brief=brief))
+            assert queue.put(probe, probe.SerializeToString())
+        found = [parsed((await queue.get())[0]).probe.brief for _ in range(2)]
+        assert found == [False, True]
+
+    asyncio.run(run())
 
 
 def test_a_stream_that_is_over_takes_nothing_from_the_next_one() -> None:

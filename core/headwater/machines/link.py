@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from headwater.machines.messages import Stream
 
+# How many times the patience may double.
+DOUBLINGS, SLOW_DOUBLINGS = 4, 6
+
 
 @dataclass(slots=True)
 class Link:
@@ -21,6 +24,10 @@ class Link:
     opened: bool = False
     # How often in a row a stream was given up.
     silent: int = 0
+    # How often an answer came to a stream that was given up, the last of these, and when that was noted.
+    slow: int = 0
+    late: int = 0
+    noted: int = 0
 
     @property
     def stream(self) -> Stream:
@@ -30,9 +37,11 @@ class Link:
         """Look whether the stream still serves; True if it is a new one."""
         if self.opened and parent == self.parent:
             # Longer each time: where answers take longer than one waits, none would ever count.
-            if now - self.heard <= self.patience << min(self.silent, 4):
+            if now - self.heard <= self.patience << max(min(self.silent, DOUBLINGS), self.slow):
                 return False
             self.silent += 1
+        if self.slow and now - self.noted > self.patience << SLOW_DOUBLINGS:
+            self.slow, self.noted = self.slow - 1, now
         self.parent, self.heard = parent, now
         self.number += 1
         self.opened = True
@@ -41,9 +50,17 @@ class Link:
     def mine(self, stream: Stream, now: int) -> bool:
         """Whether an answer is for this stream; any other one is not heeded."""
         if stream != self.stream:
+            self._look(stream, now)
             return False
         self.heard, self.silent = now, 0
         return True
+
+    def _look(self, stream: Stream, now: int) -> None:
+        """An answer to a stream that was given up says that the parent was not silent but the way slow: on a
+        narrow one what is said again takes as long, and would be given up too."""
+        given_up = (stream.opener, stream.generation) == (self.who, self.generation)
+        if given_up and self.late < stream.number < self.number:
+            self.slow, self.late, self.noted = min(self.slow + 1, SLOW_DOUBLINGS), stream.number, now
 
     def next_id(self) -> str:
         self.issued += 1

@@ -64,7 +64,8 @@ class Settings:
     patience: int = 3_000_000
     # How often it says hello, and asks what was counted if nobody tells it.
     repeat: int = 60_000_000
-    # How soon it says hello again at first if nobody answers; from then on twice as long each time.
+    # How soon it says hello again at first if nobody answers; from then on twice as long each time, up to
+    # how often it asks.
     greeting: int = 200_000
     inquiry: int = 5_000_000
     # How long an answer is waited for before records are sent again.
@@ -174,7 +175,7 @@ class SourceMachine:
             return out.sends
         if self.child != self._greeted or now - self._said >= min(self._patience, self.settings.repeat):
             self._greeted = self.child
-            self._patience = 2 * self._patience if self.source is None else self.settings.repeat
+            self._patience = self._longer if self.source is None else self.settings.repeat
             self._hello(out, now)
         if self.source is None or self.fenced is not None:
             return out.sends
@@ -192,6 +193,13 @@ class SourceMachine:
             out.add(self._link.parent, Probe(self._link.stream, self._probe[0], 0, heads, (self.source,)))
         out.sends += self.send(now)
         return out.sends
+
+    @property
+    def _longer(self) -> int:
+        """How long to wait for the next hello if this one is not answered either: not so long that a root
+        that was away for a minute would wait for its sources as long. One that is fenced was answered."""
+        settings = self.settings
+        return min(2 * self._patience, settings.inquiry if self.fenced is None else settings.repeat)
 
     def _open(self, now: int) -> bool:
         fresh = self._link.open(self.child, now)

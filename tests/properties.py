@@ -1,4 +1,4 @@
-"""The property tests for as long as asked: `python -m tests.soak --minutes 10`, or `make soak MINUTES=10`.
+"""The property tests for as long as asked: `make properties MINUTES=10`.
 
 Each round gives every property test of the suite a hundred examples from a fresh seed. What fails is
 minimised and kept in .hypothesis, where `make test` finds it and tries it first.
@@ -164,7 +164,7 @@ def soak(minutes: float, seed: int) -> int:
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0]
+        prog="python -m tests.properties", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (default: %(default)g)")
     parser.add_argument("--seed", type=int, help="repeat a run (default: another one each time)")

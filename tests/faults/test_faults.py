@@ -1,0 +1,39 @@
+"""Real processes under load, each with a real fault: nothing lost, nothing twice, every window as the oracle
+says, memory in bounds. `make faults` runs longer ones too, and writes the table of docs/reliability.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults import table
+from tests.faults.cells import CELLS
+from tests.faults.running import Running
+
+# A cell waits most of the time.
+JOBS = int(os.environ.get("HEADWATER_FAULTS_JOBS", "3"))
+# The longest first: then the last one to end is a short one.
+LONG = ("long-suspended-intermediate", "established", "root-failpoints-in-a-row", "partition")
+BRIEF = sorted((name for name, cell in CELLS.items() if cell.brief), key=lambda name: name not in LONG)
+
+
+@pytest.fixture(scope="session")
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """The cells of which there is a test to be run, beside each other."""
+    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    with Running([name for name in BRIEF if name in asked], JOBS) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", BRIEF)
+def test_a_tree_is_exact_whatever_the_fault(name: str, running: Running) -> None:
+    outcome = running.future(name).result()
+    assert not outcome.problem, outcome.problem
+    verdict = outcome.verdict
+    print(f"{name}: recovery {table.recovery(outcome)}; memory {verdict.memory}; {outcome.seconds:.1f} s")
+    assert verdict.wrong == 0
+    # There was something to compare.
+    assert verdict.windows > 50
+    assert verdict.events > 500
