@@ -24,7 +24,10 @@ def test_a_mutant_is_caught(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("mutant", COVERED, ids=_name)
 def test_what_other_rules_cover_does_no_harm(mutant: Mutant) -> None:
-    seeds = range(25)
-    assert mutant.caught(seeds) is None
-    # It does leave something out: some run goes another way.
-    assert any(mutant.run(seed).transitions != run(seed).transitions for seed in seeds)
+    # It does leave something out: some runs go another way, and come to the same.
+    changed = 0
+    for seed in range(50):
+        outcome = mutant.run(seed)
+        assert outcome.failure is None, (seed, outcome.failure)
+        changed += outcome.transitions != run(seed).transitions
+    assert changed
