@@ -234,7 +234,10 @@ class Root(Node):
     def _give_up(self, source: Source, kind: Kind) -> None:
         for group in self._marked:
             at = min(source.largest, FOREVER, group.member.end)
-            ended, source.marks[group.name] = close_all(source.marks.get(group.name, {}), at)
+            ended, states = close_all(source.marks.get(group.name, {}), at)
+            # No state and an empty one are the same to who judges, but not to who compares prefixes.
+            if states:
+                source.marks[group.name] = states
             if not group.over:
                 group.end(source.code, ended)
         source.idle = True

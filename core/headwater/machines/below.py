@@ -155,11 +155,12 @@ class Below:
         portion = min(lane.portion for lane in lanes)
         while (begin := self._holding.position(name)) < columns.high:
             end = min(begin + portion, columns.high)
-            for lane in lanes:
-                # One that is ahead may wait for the others, and takes nothing of this.
-                ahead = lane.engine.sources[name].position >= end
+            # Up to the next lane that is ahead: it may have no room before the others come to where it is.
+            stands = [lane.engine.sources[name].position for lane in lanes]
+            end = min((at for at in (*stands, end) if at > begin), default=end)
+            for lane, at in zip(lanes, stands, strict=True):
                 wanted = (end - begin) * lane.record_bytes
-                if not ahead and not self._make_room(lane, [name], wanted, now, out):
+                if at < end and not self._make_room(lane, [name], wanted, now, out):
                     return False
             was = lanes[0].engine.sources[name].position
             for lane in lanes:
