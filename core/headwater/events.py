@@ -78,6 +78,19 @@ class Batch:
         other.source, other.first = source, first
         return other
 
+    def lean(self) -> Batch:
+        """The same records, with no names of keys but those that they use."""
+        if self.key is None:
+            return self
+        used = np.flatnonzero(np.bincount(self.key, minlength=len(self.keys)))
+        if len(used) == len(self.keys):
+            return self
+        places = np.zeros(len(self.keys), self.key.dtype)
+        places[used] = np.arange(len(used))
+        other = copy(self)
+        other.key, other.keys = places[self.key], tuple(self.keys[code] for code in used.tolist())
+        return other
+
     @classmethod
     def from_records(cls, source: str, first: int, records: Iterable[Record]) -> Batch:
         """A batch of rows `(ts, key, value, mark)`. A ts beyond int64 is kept as one that is rejected."""

@@ -36,6 +36,9 @@ class Disk:
     def arm(self, failpoint: str, passes: int) -> None:
         self._armed = (failpoint, passes)
 
+    def disarm(self) -> None:
+        self._armed = None
+
     def reach(self, failpoint: str) -> None:
         """Die here, if so planned."""
         if self._armed is not None and self._armed[0] == failpoint:

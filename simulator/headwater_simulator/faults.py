@@ -130,7 +130,7 @@ def _respool(world: World, fault: Fault) -> bool:
     before = world.spools[fault.who]
     world.turn_to(fault.who, Spool(f"{before.id}+", world.judge.counted))
     if fault.number % 2:
-        world.at(fault.span, world.turn_to, fault.who, before)
+        world.at(fault.span, _return_to, world, fault.who, before)
     return True
 
 
@@ -153,6 +153,11 @@ def _lose_records(world: World, name: str, lost: int) -> None:
     if not world.quiet:
         world.spools[name].shorten(lost)
         world.turn_to(name, world.spools[name])
+
+
+def _return_to(world: World, name: str, spool: Spool) -> None:
+    if not world.quiet:
+        world.turn_to(name, spool)
 
 
 def _refuse(world: World, fault: Fault) -> bool:
@@ -181,8 +186,9 @@ def _assign(world: World, fault: Fault) -> bool:
 def _kill(world: World, fault: Fault) -> bool:
     if "root" not in world.machines:
         return False
+    # It counts when the root comes to it.
     world.disk.arm(fault.other, fault.number % 3)
-    return True
+    return False
 
 
 def _full(world: World, fault: Fault) -> bool:
@@ -200,8 +206,7 @@ def _add(world: World, fault: Fault) -> bool:
     machine = world.living_root()
     if machine is None or machine.engine.watermark is None:
         # As soon as there is one: then most is under way.
-        if not world.quiet:
-            world.at(5, _add, world, fault)
+        world.at(5, world.fault, fault)
         return False
     window = ADDED[fault.number % len(ADDED)]
     query = Query(f"+{len(machine.engine.changes)}", window, "sum", key_by="key" if fault.span % 2 else None)
@@ -230,6 +235,7 @@ def _retire(world: World, fault: Fault) -> bool:
     known = machine.engine.sources.get(name)
     if known is None or known.retired or machine.engine.watermark is None:
         return False
+    world.judge.given_up.add(name)
     world.decide(lambda: machine.retire(name))
     return True
 

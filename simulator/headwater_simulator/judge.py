@@ -17,6 +17,7 @@ from headwater.machines.records import (
     Merged,
     Opened,
     Record,
+    Resumed,
     Retired,
     Started,
 )
@@ -54,6 +55,12 @@ class Judge:
         self._reports: set[tuple[str, int, str, int]] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
+        # Of each source: its spool, its lateness, and what the log lets it say when it comes (back).
+        self._spools: dict[str, str] = {}
+        self._lateness: dict[str, int] = {}
+        self._floors: dict[str, list[int | None]] = {}
+        # The sources that an operator has retired.
+        self.given_up: set[str] = set()
         # The sources, by name, whose spools may lack what was sent of them.
         self.bereft: set[str] = set()
         # What was logged, by kind.
@@ -74,9 +81,14 @@ class Judge:
         if isinstance(body, Admitted):
             self._admitted += 1
             self._offsets[body.source], self._openings[body.source] = body.offset, body.opening
+            self._spools[body.source], self._lateness[body.source] = body.spool, body.lateness
+            self._floor(body.source, record.watermark)
         elif isinstance(body, Opened):
             self._openings[body.source] = body.opening
+        elif isinstance(body, Resumed):
+            self._floor(body.source, record.watermark)
         elif isinstance(body, Retired):
+            self._had_to_go(body.source)
             self._retired.add(body.source)
         elif isinstance(body, Merged):
             self._tiles(body)
@@ -90,6 +102,16 @@ class Judge:
             self._assigned[body.source] = body.child
         elif isinstance(body, Joined):
             self._generations[body.node] = body.generation
+
+    def _floor(self, name: str, watermark: int | None) -> None:
+        """Rules 13 and 14: who comes, or comes back, may say nothing behind the watermark of the log."""
+        floor = None if watermark is None else watermark + self._lateness[name]
+        self._floors.setdefault(name, []).append(floor)
+
+    def _had_to_go(self, name: str) -> None:
+        id = SourceId.of(name)
+        if name not in self.given_up and str(SourceId(id.name, id.incarnation + 1)) not in self._offsets:
+            raise Broken(f"rule 14: {name} is retired, and nobody has said so")
 
     def reported(self, message: Silent) -> None:
         """A child says that it hears nothing of a source."""
@@ -139,8 +161,24 @@ class Judge:
 
     # The end
 
-    def final(self, root: RootMachine, found: Mapping[int, list[Result]]) -> None:
-        """Every window is what the oracle says, in every lane."""
+    def final(
+        self, root: RootMachine, found: Mapping[int, list[Result]], heads: Mapping[str, int], until: int
+    ) -> None:
+        """Every record is counted once, every window is out, and is what the oracle says, in every lane.
+
+        `heads` says how many records each source, by its name, has accepted in its spool; all of them have
+        gone beyond `until`.
+        """
+        for name, head in heads.items():
+            if name not in self.bereft:
+                self._counted_once(name, head)
+        for name, floors in self._floors.items():
+            returns = (d for d in root.engine.decisions if d.source == name and d.kind in ("admit", "resume"))
+            if [decision.floor for decision in returns] != floors:
+                raise Broken(f"rule 14: what {name} may say when it comes is not what the log says")
+        for number, engine in root.engines.items():
+            if engine.watermark is None or engine.watermark < until:
+                raise Broken(f"I8: the watermark of lane {number} stands at {engine.watermark}")
         for number, engine in root.engines.items():
             for name, known in engine.sources.items():
                 reached = root.engine.sources[name].position
@@ -158,6 +196,18 @@ class Judge:
                     # What lane 0 decides holds at the same numbers in the others.
                     self._account(number, engine, name, decisions_of(engine if lost else root.engine))
         self.windows(root, found)
+
+    def _counted_once(self, name: str, head: int) -> None:
+        """I2 and I8 over the incarnations of a source: they tile what its spool has accepted."""
+        mine = sorted((SourceId.of(each).incarnation, each) for each in self._spools)
+        end = 0
+        for _, each in mine:
+            if SourceId.of(each).name == name:
+                if self._offsets[each] != end:
+                    raise Broken(f"I2: {each} begins behind record {self._offsets[each]}, counted is {end}")
+                end += self._applied[0].get(each, 0)
+        if end != head:
+            raise Broken(f"I8: {end} records of {name} are counted, {head} were accepted")
 
     def _account(self, number: int, engine: Root, name: str, decisions: Iterable[oracle.Decision]) -> None:
         """I6: what is late and what is rejected is the same for the oracle, and in every lane."""

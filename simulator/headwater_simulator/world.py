@@ -81,7 +81,7 @@ class World:
         for name, feed in self.feeds.items():
             self.at(feed.begins, self.make, name)
         for fault in plan.faults:
-            self.at(fault.at, self._fault, fault)
+            self.at(fault.at, self.fault, fault)
         self.at(CEASES, self._cease)
 
     # Time
@@ -104,7 +104,9 @@ class World:
         self._outlast()
         machine = self.living_root()
         assert machine is not None
-        self.judge.final(machine, self.found)
+        heads = {name: spool.head for name, spool in self.spools.items()}
+        slowest = max(feed.lateness for feed in self.plan.feeds)
+        self.judge.final(machine, self.found, heads, END - slowest)
         self._replay(machine)
         if self.plan.seed % 4 == 0:
             self._lose_log()
@@ -246,6 +248,8 @@ class World:
         except (Killed, OSError) as error:
             assert name == "root"
             self._watch(self.now, name, f"dies: {error}")
+            if isinstance(error, Killed):
+                self.happened[f"kill at {error}"] += 1
             self._died(self.rng.randint(1, 60))
             return
         if isinstance(machine, root.RootMachine):
@@ -355,6 +359,7 @@ class World:
         present = str(SourceId(name, held.incarnation))
         if not above.engine.sources[present].retired:
             self.happened["retire"] += 1
+            self.judge.given_up.add(present)
             self.decide(lambda: above.retire(present))
 
     def _skip(self, name: str, machine: source.SourceMachine) -> None:
@@ -395,10 +400,10 @@ class World:
 
     # Faults
 
-    def _fault(self, fault: Fault) -> None:
+    def fault(self, fault: Fault) -> None:
         self._watch(self.now, fault.who, fault)
         if not self.quiet and befall(self, fault):
-            self.happened[f"kill at {fault.other}" if fault.kind == "kill" else fault.kind] += 1
+            self.happened[fault.kind] += 1
 
     def _cease(self) -> None:
         """From now on nothing befalls anybody."""
@@ -408,6 +413,7 @@ class World:
         self.paused.clear()
         self.behind.clear()
         self.disk.full = False
+        self.disk.disarm()
         for spool in self.spools.values():
             spool.full = False
 

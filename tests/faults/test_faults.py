@@ -22,7 +22,7 @@ BRIEF = sorted((name for name, cell in CELLS.items() if cell.brief), key=lambda 
 @pytest.fixture(scope="session")
 def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     """The cells of which there is a test to be run, beside each other."""
-    asked = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
     with Running([name for name in BRIEF if name in asked], JOBS) as found:
         yield found
 

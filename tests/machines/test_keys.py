@@ -99,6 +99,31 @@ def test_names_without_a_row_are_no_keys() -> None:
     assert keys.fitting(Batch("s", 4, np.arange(1), np.ones(1), key=np.array([0]), keys=many), 0) == 0
 
 
+@given(st.lists(st.integers(0, 5), max_size=8), st.sets(st.integers(0, 9), max_size=4))
+def test_a_lean_batch_has_the_same_records_and_no_other_names(codes: list[int], more: set[int]) -> None:
+    names = tuple("abcdef") + tuple(f"x{n}" for n in sorted(more))
+    given = Batch(
+        "s", 1, np.arange(len(codes)), np.ones(len(codes)), key=np.array(codes, np.int32), keys=names
+    )
+    lean = given.lean()
+    assert lean.key is not None
+    assert [lean.keys[code] for code in lean.key] == [names[code] for code in codes]
+    assert sorted(lean.keys) == sorted({names[code] for code in codes})
+    assert given.keys == names
+
+
+def test_names_that_no_record_uses_are_remembered_by_nobody() -> None:
+    machine = reading(3)
+    seen = machine._holding
+    for turn in range(5):
+        names = ("a", *(f"unused-{turn}-{n}" for n in range(50)))
+        given = Batch("s", turn + 1, np.array([turn]), np.ones(1), key=np.array([0], np.int32), keys=names)
+        taken(machine, Columns(STREAM, str(turn), given, "o"))
+    assert not machine.keys.over
+    assert seen.lanes[0].engine.sources["s"].position == 5
+    assert len(seen.lanes[0].engine._keys.listed) <= 2
+
+
 def test_what_lane_0_has_counted_may_be_read_by_the_others() -> None:
     keys = Keys(1_000)
     keys.cap = 2

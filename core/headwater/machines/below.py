@@ -132,7 +132,8 @@ class Below:
 
     def _read_fitting(self, columns: Read, now: int, out: Outbox) -> bool:
         """Read columns up to the first key that is one too many; False as in `_read`."""
-        main, batch = self._holding.lanes[0], columns.batch
+        main, batch = self._holding.lanes[0], self.keys.trimmed(columns.batch)
+        columns = Read(batch, columns.opening)
         source = main.source(columns.source)
         if source is None:
             # What is read is for lanes that come to where lane 0 was.
@@ -142,7 +143,7 @@ class Below:
         # No lane goes beyond lane 0.
         fitting = self.keys.fitting(batch, begin) if main.may_read(columns) else begin
         if fitting < len(batch):
-            columns = Read(cut(batch, 0, fitting), columns.opening)
+            columns = Read(self.keys.trimmed(cut(batch, 0, fitting)), columns.opening)
         has_room = self._read(columns, now, out)
         reached = main.engine.sources[columns.source].position
         if reached > before:

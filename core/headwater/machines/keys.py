@@ -45,6 +45,15 @@ class Keys:
         self._brought: Recent[str, _Brought] = Recent(memory)
         self._news: list[tuple[str, int]] = []
 
+    def trimmed(self, batch: Batch) -> Batch:
+        """A batch without names that no row has: whoever reads it remembers all of them."""
+        if not self.cap or batch.key is None:
+            return batch
+        held = self._brought.get(SourceId.of(batch.source).name)
+        if held is not None and (held.last is batch.keys or held.keys.issuperset(map(hash, batch.keys))):
+            return batch
+        return batch.lean()
+
     def fitting(self, batch: Batch, begin: int) -> int:
         """How many rows of a batch may be read: those before the first key that is one too many.
 

@@ -121,8 +121,10 @@ class State:
     def _expect(self, expected: int) -> None:
         if expected not in (0, self._expected):
             self._expected = expected
-            for lane in self.lanes.values():
-                lane.engine.expect(expected)
+            # Where lane 0 has a watermark that is over, also for a lane that has none yet.
+            if self.engine.watermark is None:
+                for lane in self.lanes.values():
+                    lane.engine.expect(expected)
 
     def _merged(self, body: Merged) -> None:
         lane = self.lanes[body.lane]
