@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import click
@@ -18,7 +19,9 @@ from headwater_simulator.tallies import Tally, tallies
 from headwater_simulator.traces import trace
 
 # Seconds between two lines of progress, and lines of a trace that are shown.
-EVERY, TAIL = 5.0, 40
+EVERY, TAIL = 5.0, 30
+# ... and around each fault.
+AROUND = 4
 
 
 @click.command()
@@ -67,8 +70,15 @@ def simulate(
     if plan is not None or traced:
         _one(_read(plan) if plan is not None else first, traced)
         return
+    if keep is not None:
+        _make(keep)
     began = time.monotonic()
-    total = _all(range(first, first + seeds), jobs, coverage, quiet=as_json)
+    try:
+        total = _all(range(first, first + seeds), jobs, coverage, quiet=as_json)
+    except BrokenProcessPool:
+        raise click.ClickException(
+            "one of its processes was killed, perhaps for want of memory; give fewer --jobs"
+        ) from None
     taken = time.monotonic() - began
     if as_json:
         click.echo(json.dumps(_figures(total, taken)))
@@ -78,6 +88,16 @@ def simulate(
         _failed(outcome, keep, shrinks=not no_shrink)
     if total.failures:
         raise SystemExit(1)
+
+
+def _make(folder: Path) -> None:
+    """Before the first seed: what fails must not be lost for want of a place."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise click.ClickException(f"--keep {folder}: {error.strerror}; give a folder to write to") from None
 
 
 def _all(seeds: range, jobs: int, coverage: bool, quiet: bool) -> Tally:
@@ -121,7 +141,8 @@ def _report(total: Tally, taken: float, first: int, *, coverage: bool, transitio
 
 
 def _listed(counted: Counter[str]) -> str:
-    return ", ".join(f"{kind} {times:,}" for kind, times in counted.most_common())
+    ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{kind} {times:,}" for kind, times in ranked)
 
 
 def _figures(total: Tally, taken: float) -> dict[str, object]:
@@ -147,12 +168,20 @@ def _failed(outcome: Outcome, keep: Path | None, *, shrinks: bool) -> None:
             err=True,
         )
     lines, _ = trace(outcome.plan)
-    for line in lines[-TAIL:]:
-        click.echo(line, err=True)
+    befell = [place for place, line in enumerate(lines) if " ## " in line]
+    shown = {near for place in befell for near in range(place - AROUND, place + AROUND + 1)}
+    before = -1
+    for place, line in enumerate(lines):
+        if place in shown or place >= len(lines) - TAIL:
+            if place > before + 1:
+                click.echo(f"      ... {place - before - 1} lines", err=True)
+            click.echo(line, err=True)
+            before = place
     if keep is None:
-        click.echo(f"again: headwater simulate --from {seed} --trace", err=True)
+        click.echo(
+            f"again, uncut: headwater simulate --from {seed} --trace; --keep FOLDER keeps it cut", err=True
+        )
         return
-    keep.mkdir(parents=True, exist_ok=True)
     path = keep / f"{seed}.json"
     path.write_text(outcome.plan.to_json())
     click.echo(f"kept; again: headwater simulate --plan {path} --trace", err=True)
@@ -161,7 +190,7 @@ def _failed(outcome: Outcome, keep: Path | None, *, shrinks: bool) -> None:
 def _read(path: Path) -> Plan:
     try:
         return Plan.of_json(path.read_text())
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, IndexError) as error:
         raise click.ClickException(
             f"{path}: it is no plan ({error}); give a file that --keep has written"
         ) from None

@@ -166,9 +166,12 @@ class Open(Guard):
         self._owner = self._owner or envelope.sender
         if envelope.sender == self._guards.name or envelope.sender in self._guards.above:
             return self._denied(f"speaks as {envelope.sender!r}, which is not below it")
-        source = envelope.columns.events.source
-        if source and source != envelope.sender:
-            return self._denied(f"says columns of {source!r}, which is not itself")
+        if envelope.WhichOneof("message") != "columns":
+            return None
+        # Nobody passes columns on: they are said on the stream of whoever has them.
+        for named in (envelope.columns.events.source, envelope.sender):
+            if named and named != self._owner:
+                return self._denied(f"says columns of {named!r}, which is not itself")
         return None
 
 

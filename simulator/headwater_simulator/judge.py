@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from headwater import oracle
 from headwater.events import Record as Event
-from headwater.machines.messages import Silent
+from headwater.machines.messages import Crowded, Silent
 from headwater.machines.records import (
     Admitted,
     Assigned,
@@ -16,6 +16,7 @@ from headwater.machines.records import (
     Joined,
     Merged,
     Opened,
+    Quarantined,
     Record,
     Resumed,
     Retired,
@@ -53,6 +54,7 @@ class Judge:
         self._assigned: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         self._reports: set[tuple[str, int, str, int]] = set()
+        self._crowded: set[tuple[str, int, str, int]] = set()
         # The records of each opening's spool.
         self.histories: dict[str, list[Event]] = {}
         # Of each source: its spool, its lateness, and what the log lets it say when it comes (back).
@@ -90,6 +92,9 @@ class Judge:
         elif isinstance(body, Retired):
             self._had_to_go(body.source)
             self._retired.add(body.source)
+        elif isinstance(body, Quarantined):
+            self._was_crowded(body.source)
+            self._retired.add(body.source)
         elif isinstance(body, Merged):
             self._tiles(body)
         elif isinstance(body, Idled):
@@ -124,6 +129,17 @@ class Judge:
         position = self._applied[0].get(name, 0)
         if (child, self._generations[child], name, position) not in self._reports:
             raise Broken(f"rule 14: {name} is given up at {position}, and {child} has not said so")
+
+    def crowds(self, message: Crowded) -> None:
+        """A child says that a source brings too many keys."""
+        self._crowded.add((message.child, message.generation, message.source, message.prefix.position))
+
+    def _was_crowded(self, name: str) -> None:
+        """Rule 15: who reads a source has reported its keys behind all that is counted."""
+        child = self._assigned[SourceId.of(name).name]
+        position = self._applied[0].get(name, 0)
+        if (child, self._generations[child], name, position) not in self._crowded:
+            raise Broken(f"rule 15: {name} is in quarantine at {position}, and {child} has not said so")
 
     def _tiles(self, body: Merged) -> None:
         """I2: what is applied tiles without gap or overlap, in each lane."""

@@ -73,6 +73,8 @@ class Plan:
     wire: bool
     snapshots: bool
     tight: bool
+    # As many distinct keys a source may bring until faults cease; 0: as many as it likes.
+    cap: int = 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -90,9 +92,23 @@ class Plan:
         )
         faults = tuple(Fault(**fault) for fault in read["faults"])
         layers = tuple(tuple(layer) for layer in read["layers"])
-        return Plan(
+        plan = Plan(
             **{**read, "queries": tuple(read["queries"]), "layers": layers, "feeds": feeds, "faults": faults}
         )
+        plan.check()
+        return plan
+
+    def check(self) -> None:
+        """Raise ValueError if it names something that there is not."""
+        for what, given, known in (
+            ("query", self.queries, QUERIES.keys()),
+            ("kind of fault", [fault.kind for fault in self.faults], KINDS.keys()),
+            ("child", [self.parents.get(feed.name) for feed in self.feeds], {*self.layers[0]}),
+            ("parent", [self.parents.get(name) for name in self.nodes], {*self.nodes, "root"}),
+        ):
+            unknown = [each for each in given if each not in known]
+            if unknown or (not given and what not in ("kind of fault",)):
+                raise ValueError(f"no such {what}: {unknown[0] if unknown else 'none is named'}")
 
 
 def draw(seed: int) -> Plan:
@@ -124,6 +140,7 @@ def draw(seed: int) -> Plan:
         wire=rng.random() < 0.1,
         snapshots=rng.random() < 0.5,
         tight=rng.random() < 0.4,
+        cap=rng.choice([0, 0, 0, 0, 0, 0, 0, 1, 2, 2]),
     )
 
 

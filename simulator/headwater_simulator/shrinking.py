@@ -53,6 +53,7 @@ def smaller(plan: Plan) -> Iterator[Plan]:
         replace(plan, wire=False),
         replace(plan, snapshots=False),
         replace(plan, tight=False),
+        replace(plan, cap=0),
     ):
         if calmer != plan:
             yield calmer

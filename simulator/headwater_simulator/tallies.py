@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -64,10 +65,18 @@ def tallies(seeds: range, jobs: int, *, coverage: bool = False) -> Iterator[Tall
     if jobs == 1:
         yield from map(_work, work)
         return
-    # Ctrl-C is the first process's business: it ends the others.
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap_unordered(_work, work)
+    # Ctrl-C is the first process's business: it ends the others, each behind its block.
+    pool = ProcessPoolExecutor(
+        min(jobs, len(work)),
+        multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        for done in as_completed([pool.submit(_work, each) for each in work]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _work(given: tuple[range, bool]) -> Tally:

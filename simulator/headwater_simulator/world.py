@@ -9,7 +9,7 @@ from random import Random
 
 from headwater.machines import node, root, source
 from headwater.machines.lanes import Lanes, shared
-from headwater.machines.messages import Message, Send, Silent
+from headwater.machines.messages import Crowded, Message, Send, Silent
 from headwater.machines.terms import BehindTheTree
 from headwater.results import Result, Results
 from headwater.sources import SourceId
@@ -193,7 +193,12 @@ class World:
 
     def _make_root(self) -> None:
         settings = root.Settings(
-            expected=self.plan.expected, start_timeout=60, memory=120, admission=15, apart=self._apart
+            expected=self.plan.expected,
+            start_timeout=60,
+            memory=120,
+            admission=15,
+            keys_per_source=0 if self.quiet else self.plan.cap,
+            apart=self._apart,
         )
         made = root.RootMachine(self.queries, settings, self.disk, self._nonce, self._emit)
         records = self.disk.open()
@@ -261,6 +266,8 @@ class World:
         for send in sends:
             if isinstance(send.message, Silent):
                 self.judge.reported(send.message)
+            elif isinstance(send.message, Crowded):
+                self.judge.crowds(send.message)
             if self._watched:
                 self._watch(self.now, name, send)
             for time in self.network.times(name, send.to, self.now):
@@ -346,8 +353,17 @@ class World:
         machine.child = self.parent[name]
         if self.quiet or chance.random() < 0.05:
             self._skip(name, machine)
-        if self.quiet and machine.fenced is not None and chance.random() < 0.1:
-            self._make_way(name)
+        if machine.fenced is not None and chance.random() < (0.1 if self.quiet else 0.02):
+            self._release(name)
+            if self.quiet:
+                self._make_way(name)
+
+    def _release(self, name: str) -> None:
+        """An operator lets a source out of quarantine."""
+        above = self.living_root()
+        if above is not None and name in above.quarantined:
+            self.happened["release"] += 1
+            self.decide(lambda: above.release(name))
 
     def _make_way(self, name: str) -> None:
         """An operator gives up who has the name of a source that is kept out: its child may be gone for good,
@@ -416,6 +432,9 @@ class World:
         self.disk.disarm()
         for spool in self.spools.values():
             spool.full = False
+        if self.plan.cap and "root" in self.machines:
+            # Somebody has raised the bound: the keys are meant.
+            self.make("root")
 
     def turn_to(self, name: str, spool: Spool) -> None:
         """A source begins anew with a spool that may lack what was counted of another."""

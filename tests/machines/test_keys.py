@@ -28,6 +28,7 @@ from headwater.machines.messages import (
     Registered,
     Resync,
     Send,
+    Silent,
     Standing,
     Stream,
     Welcome,
@@ -363,6 +364,16 @@ def rooted() -> Rooted:
     assert isinstance(found.greet(0).message, Welcome)
     found.count("a", "b", "c")
     return found
+
+
+def test_who_never_says_anything_is_given_up_too() -> None:
+    found = Rooted()
+    joined(found.machine)
+    assert isinstance(found.greet(0).message, Welcome)
+    engine = found.machine.engine
+    assert engine.watermark is None
+    found.machine.step("c", Silent("c", 1, NAME, engine.sources[NAME].prefix), 0)
+    assert engine.sources[NAME].idle
 
 
 def test_the_root_retires_the_source_and_keeps_its_name_out(rooted: Rooted) -> None:

@@ -10,7 +10,7 @@ import pytest
 from headwater.machines import positions
 from headwater.machines.below import Below
 from headwater.machines.lane import Read, cut
-from headwater.machines.messages import Outbox, Silent
+from headwater.machines.messages import Outbox
 from headwater.machines.nonces import Nonces
 from headwater.machines.root import RootMachine
 from headwater.node import Source
@@ -47,17 +47,6 @@ def _early_is_ignored(patch: Patch) -> None:
 def _successions_stay_cut_short(patch: Patch) -> None:
     """A root that begins does not look for sources whose next incarnation was admitted."""
     patch.setattr(RootMachine, "_superseded", lambda self: [])
-
-
-def _silence_waits_for_a_watermark(patch: Patch) -> None:
-    """Nobody is given up before there is a watermark."""
-    sound = RootMachine._silent
-
-    def silent(self: RootMachine, message: Silent, out: Outbox) -> None:
-        if self.engine.watermark is not None:
-            sound(self, message, out)
-
-    patch.setattr(RootMachine, "_silent", silent)
 
 
 def _lanes_by_themselves(patch: Patch) -> None:
@@ -102,5 +91,4 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "decisions-at-one-number": _one_by_one,
     "marks-without-state": _states_of_nothing,
     "root-dies-between-admission-and-retirement": _successions_stay_cut_short,
-    "silent-before-there-is-a-watermark": _silence_waits_for_a_watermark,
 }
