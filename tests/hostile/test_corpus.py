@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.run import CORPUS
-from fuzz.targets import TARGETS
+from fuzz.targets import SNAPSHOTS, TARGETS
 
 INPUTS = sorted(path for name in TARGETS for path in (CORPUS / name).iterdir())
 
@@ -20,3 +20,9 @@ def test_an_input_of_the_fuzzer(path: Path) -> None:
 
 def test_every_target_has_inputs() -> None:
     assert {path.parent.name for path in INPUTS} == set(TARGETS)
+
+
+@pytest.mark.parametrize("name", ["plain", "state"])
+def test_snapshots_of_the_corpus_can_be_read(name: str) -> None:
+    """Or the fuzzer would look at nothing but their heads: after a new format, `python -m fuzz.seeds`."""
+    assert SNAPSHOTS.decode((CORPUS / "snapshot" / name).read_bytes()) is not None
