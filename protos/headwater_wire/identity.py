@@ -53,15 +53,11 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an envelope is not heeded, and the stream ends with it unless it is only `dropped`.
-
-    What has been `told` before need not be told again.
-    """
+    """Why an envelope is not heeded, and the stream ends with it unless it is only `dropped`."""
 
     code: grpc.StatusCode
     sentence: str
     dropped: bool = False
-    told: bool = False
 
 
 class Guards:
@@ -84,8 +80,6 @@ class Guard:
     def __init__(self, guards: Guards, peer: Peer) -> None:
         self._guards, self._peer = guards, peer
         self._owner = ""
-        # Names of others in which was spoken here.
-        self._told: set[str] = set()
 
     @property
     def who(self) -> str:
@@ -125,9 +119,7 @@ class Guard:
         if guards.owners.get(sender, self) is not self:
             # That stream may be dead without anybody knowing yet: then its owner is right to come this way.
             what = f"speaks as {sender!r}, which has a stream of its own to {guards.name}"
-            told = sender in self._told
-            self._told.add(sender)
-            return replace(self._denied(what), dropped=True, told=told)
+            return replace(self._denied(what), dropped=True)
         return None
 
     def _of_a_source(self, envelope: pb.Envelope) -> Refusal | None:
