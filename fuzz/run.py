@@ -57,7 +57,8 @@ def fuzz(name: str, seconds: int, keep: Path | None) -> bool:
         f"{name}: {executed[-1] if executed else '?'} executions, coverage {covered[-1] if covered else '?'}"
     )
     if done.returncode:
-        print(said[-6_000:])
+        # What was raised, then what the fuzzer says of it: its lines of progress could hide either.
+        print(done.stdout[-6_000:], done.stderr[-2_000:], sep="\n")
     return done.returncode == 0
 
 

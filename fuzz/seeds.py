@@ -13,6 +13,7 @@ from typing import Any
 
 from fuzz.parties import LATENESS, QUERIES, Disk, batches, root_machine
 from fuzz.targets import SNAPSHOTS, chunks, joined
+from headwater.changes import Change
 from headwater.events import Batch
 from headwater.machines.messages import (
     Ask,
@@ -35,7 +36,6 @@ from headwater.machines.messages import (
 from headwater.machines.records import Began, Joined, Started
 from headwater.machines.records import Record as Entry
 from headwater.machines.root import RootMachine
-from headwater.node import Change
 from headwater_root.log import Log
 from headwater_wire import records
 from headwater_wire.messages import Codec

@@ -15,3 +15,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("suite")
+# Runs of `headwater run` have the small root, unless a test asks for the other one: Spark takes its time to
+# start.
+os.environ.setdefault("HEADWATER_ENGINE", "embedded")

@@ -82,17 +82,23 @@ class Network:
 
     def flush(self, node: Node) -> None:
         """Send what a node has up, and what that lets its parents send, to the root."""
-        while node is not self.root:
-            partial = self.carried(node.flush())
-            node = self.parent[node]
-            if partial:
-                node.merge(partial)
+        for each in self.way_up(node):
+            self._send(each)
 
     def flush_all(self) -> None:
         for node in sorted(self.nodes, key=self._depth, reverse=True):
-            partial = self.carried(node.flush())
-            if partial:
-                self.parent[node].merge(partial)
+            self._send(node)
+
+    def way_up(self, node: Node) -> list[Node]:
+        """A node and those above it, without the root."""
+        return [] if node is self.root else [node, *self.way_up(self.parent[node])]
+
+    def _send(self, node: Node) -> None:
+        partial = self.carried(node.flush())
+        if partial:
+            # The root looks at it before it logs it; what sound nodes send is sound.
+            self.parent[node].check(partial)
+            self.parent[node].merge(partial)
 
     def carried(self, partial: Partial) -> Partial:
         """A partial as it arrives."""

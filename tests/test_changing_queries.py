@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from headwater import oracle
 from headwater.aggregates import UserDefined
+from headwater.changes import Change
 from headwater.errors import InvalidQuery, NotFlushed, OtherQueries, StaleVersion
 from headwater.events import Batch
-from headwater.node import Change, Node
+from headwater.node import Node
 from headwater.queries import Query, Where
 from headwater.root import Root
 from headwater.rows import TS_MIN
@@ -97,8 +98,14 @@ def _come_and_go(data: st.DataObject, streams: list[Stream], drawn: st.SearchStr
     for source, flush in data.draw(schedules([len(p) for p in pieces])):
         scenario.network.push(batch_of(pieces[source].pop(0)))
         if flush:
-            scenario.network.flush(scenario.network.home[streams[source][0].name])
+            home = scenario.network.home[streams[source][0].name]
+            scenario.network.flush(home)
             scenario.network.take()
+            # Some have heard how far the watermark is, and others not yet.
+            watermark = scenario.network.root.watermark
+            for node in scenario.network.way_up(home):
+                if watermark is not None and data.draw(st.booleans()):
+                    node.forget(watermark)
         action = data.draw(st.sampled_from(["nothing"] * 4 + ["add", "remove"]))
         if action == "add" and number < 6:
             scenario.add(replace(data.draw(drawn), id=f"q{number}"))
@@ -396,3 +403,36 @@ def test_decisions_tell_a_query_that_was_added_again_from_the_first_one() -> Non
     root.push(Batch.from_records("a", 3, [(5, None, 1.0, None)]))
     assert root.decisions[-1].kind == "resume"
     assert root.decisions[-1].ordinals == {"jobs": 1, "jobs#2": 0}
+
+
+@pytest.mark.parametrize("window", [Tumbling(10), Sliding(30, 10), Session(5)])
+@pytest.mark.parametrize("function", ["median", UserDefined("largest", float, max, float)])
+def test_whoever_is_behind_takes_what_lacks_states_for_a_query_that_is_gone(
+    window: Tumbling | Sliding | Session, function: str | UserDefined
+) -> None:
+    gone = Query("gone", window, function)
+    nodes = [Node([gone, Query("stays", Tumbling(20))]) for _ in range(3)]
+    root = Root([gone, Query("stays", Tumbling(20))])
+    for node in (*nodes, root):
+        node.admit("s", lateness=0)
+
+    def send(*batches: Batch) -> None:
+        for batch in batches:
+            nodes[0].push(batch)
+            for node, above in zip(nodes, [*nodes[1:], root], strict=True):
+                partial = node.flush()
+                above.check(partial)
+                above.merge(partial)
+
+    send(_batch(1, 1, 2))
+    change = root.remove("gone")
+    for node in nodes:
+        node.apply(change)
+    send(_batch(3, 100))
+    # The first one has heard of the watermark, and the others have not.
+    nodes[0].forget(100)
+    send(_batch(4, 101, 130), _batch(6, 131))
+    root.finish()
+    found = [(r.query, r.count) for r in root.take()]
+    assert [count for query, count in found if query == "stays"] == [2, 2, 2]
+    assert sum(query == "gone" for query, _ in found) == (3 if isinstance(window, Sliding) else 1)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from headwater import oracle
 from headwater.aggregates import UserDefined
+from headwater.degraded import NAMED, Degraded
 from headwater.errors import DoesNotFit, FunctionFailed, InvalidSource
 from headwater.events import Batch
 from headwater.node import Node
 from headwater.prefix import Prefix
 from headwater.queries import Query, Scope
 from headwater.results import Result
-from headwater.root import NAMED, Degraded, Root
+from headwater.root import Root
 from headwater.verification import decisions_of, spec_of
 from headwater.windows import TS_LIMIT, Merge, Punctuation, Session, Sliding, Tumbling, Window
 from tests.harness import assert_exact, assert_in_order, batch_of
@@ -467,6 +468,32 @@ def test_a_source_whose_record_lies_too_far_ahead_goes_on_once_it_is_skipped() -
     assert bounds(root) == [(0, 10, 2), (20, 30, 1)]
     (decision,) = [d for d in root.decisions if d.kind == "skip"]
     assert (decision.source, decision.after, decision.skip) == ("a", 1, 2)
+
+
+def test_a_skip_is_of_the_record_that_the_spool_had() -> None:
+    root = Root([Query("q", Tumbling(10))])
+    root.admit("a", lateness=0)
+    root.push(batch("a", 1, 0))
+    root.skip("a", 2)
+    root.skip("a", 3)
+    # It was opened again with its second record, and without the third: that is another one from now on.
+    root.reopen("a", "again", upto=2)
+    assert root.sources["a"].skips == {2}
+    assert root.push(batch("a", 2, 10**12, 8)) == 2
+    root.finish()
+    account = root.account("a")
+    assert (account.counted, account.rejected) == (2, 1)
+    events = [oracle.Event("a", seq, ts, value=1.0) for seq, ts in ((1, 0), (2, 10**12), (3, 8))]
+    kept, late, rejected = oracle.judge(events, oracle.Source("a"), decisions_of(root))
+    assert [[each.seq for each in side] for side in (kept, late, rejected)] == [[1, 3], [], [2]]
+    assert bounds(root) == [(0, 10, 2)]
+
+
+def test_a_log_that_does_not_say_how_many_records_there_were_takes_no_skip_back() -> None:
+    root = root_of(a=0)
+    root.skip("a", 3)
+    root.reopen("a", "again", None)
+    assert root.sources["a"].skips == {3}
 
 
 def test_the_mark_of_a_skipped_record_does_not_act() -> None:

@@ -34,6 +34,14 @@ COMMANDS = {
         "headwater_cli.status",
         "Say how a running tree stands: watermark, nodes, sources, totals, sinks.",
     ),
+    "audit": (
+        "headwater_cli.audit",
+        "Compute windows anew from archived raw events and compare them with what was emitted.",
+    ),
+    "rates": (
+        "headwater_cli.sourcerates",
+        "Say how many events a second sources have sent, from archived raw events.",
+    ),
     "simulate": (
         "headwater_cli.simulate",
         "Run the real machines of sources, nodes and root on a simulated network, clock and disk.",
@@ -89,5 +97,7 @@ def main() -> None:
     headwater query add load.yaml
     headwater source retire boiler-7
     headwater status --watch
+    headwater audit examples/factory.yaml --archive raw --results root/sinks/lines
+    headwater rates --archive raw
     headwater simulate --seeds 1000
     """

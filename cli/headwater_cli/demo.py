@@ -30,7 +30,7 @@ DOCUMENT: dict[str, Any] = {
                 "window": {"type": "tumbling", "length": "1s"},
             },
         ],
-        "root": {"engine": "embedded", "sinks": [{"type": "console"}]},
+        "root": {"engine": "spark", "sinks": [{"type": "console"}]},
     },
 }
 

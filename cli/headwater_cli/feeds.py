@@ -65,6 +65,34 @@ class Kept:
         return iter(self.kept)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The first records of a source: those that were read of it."""
+
+    feed: Feed
+    records: int
+
+    @property
+    def name(self) -> str:
+        return self.feed.name
+
+    @property
+    def site(self) -> str:
+        return self.feed.site
+
+    @property
+    def lateness(self) -> int:
+        return self.feed.lateness
+
+    def parts(self) -> Iterator[Events]:
+        left = self.records
+        for part in self.feed.parts():
+            if left <= 0:
+                return
+            yield part if len(part) <= left else part.part(slice(left))
+            left -= len(part)
+
+
 def events_of(second: Columns) -> Events:
     return Events(
         np.array(second.ts, np.int64),

@@ -32,7 +32,16 @@ class Latency:
         if low <= self._low.get(source, low - 1):
             return
         self._low[source] = low
-        if len(self._low) >= self._waited_for:
+        self._rise(at)
+
+    def give_up(self, source: str, at: float) -> None:
+        """Nobody waits for a source any more, since a moment."""
+        self._low.pop(source, None)
+        self._waited_for -= 1
+        self._rise(at)
+
+    def _rise(self, at: float) -> None:
+        if self._low and len(self._low) >= self._waited_for:
             lowest = min(self._low.values())
             if not self._reached or lowest > self._reached[-1]:
                 self._reached.append(lowest)

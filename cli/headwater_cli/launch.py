@@ -6,6 +6,8 @@ import asyncio
 import io
 import os
 import sys
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -13,7 +15,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater_cli import demo, manifests, screen
 from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.picture import Picture
@@ -77,6 +79,12 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
 @click.option(
     "--skip-bad", is_flag=True, help="Pass over bad records of the input and count them; else fail."
 )
+@click.option(
+    "--engine",
+    envvar="HEADWATER_ENGINE",
+    type=click.Choice(["spark", "embedded"]),
+    help="What the root is; otherwise the topology says it.",
+)
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
 @click.option(
@@ -96,6 +104,7 @@ def run(
     format: str | None,
     columns: str,
     skip_bad: bool,
+    engine: str | None,
     verify: bool,
     as_lines: bool,
     svg: Path | None,
@@ -125,22 +134,22 @@ def run(
         document = demo.DOCUMENT if topology is None else manifests.read(topology)
         found = demo.topology() if topology is None else manifests.topology(topology)
         summary.topology = found.name
+        _check_engine(engine or found.root.engine)
         piped = None
         if source is not None:
             piped = Piped(source, format, columns, found, keep=verify, skip_bad=skip_bad)
-        work = Run(found, document, children, layers, seconds or 10, events, piped)
+        work = Run(found, document, children, layers, seconds or 10, events, piped, engine)
     except (manifests.BadManifest, HeadwaterError, OSError) as error:
         _fail(summary, _sentence(error), as_lines)
     console = Console(stderr=as_lines)
-    if found.root.engine != "embedded":
-        console.print(f"the {found.root.engine} root is not there yet: this run has an embedded one")
     try:
         if console.is_terminal and not as_lines:
             with Live(console=console, refresh_per_second=5) as live:
                 summary = asyncio.run(work.run(verify=verify, live=live))
                 live.update(work.picture(whole=True))
         else:
-            summary = asyncio.run(work.run(verify=verify, echo=None if as_lines else click.echo))
+            echo = partial(click.echo, err=True) if as_lines else click.echo
+            summary = asyncio.run(work.run(verify=verify, echo=echo, windows=not as_lines))
         if svg is not None:
             _save(svg, work.picture(whole=True), summary)
     except (KeyboardInterrupt, asyncio.CancelledError) as stopped:
@@ -163,6 +172,16 @@ def run(
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+def _check_engine(engine: str) -> None:
+    if engine == "spark" and find_spec("pyspark") is None:
+        problem = Problem(
+            "root.engine",
+            "is spark, which is not installed",
+            "pip install 'headwater[spark]', or take the small root with --engine embedded",
+        )
+        raise Invalid("the root cannot be started", [problem])
 
 
 def _sentence(error: Exception) -> str:

@@ -40,6 +40,8 @@ class Picture:
     windows_a_second: float
     latency: tuple[float, float] | None = None
     latest: Sequence[str] = field(default_factory=tuple)
+    # Where Spark shows itself, if it does.
+    page: str | None = None
 
     def __rich__(self) -> Group:
         latest = Text("\n".join(self.latest), no_wrap=True, overflow="ellipsis")
@@ -70,3 +72,5 @@ class Picture:
         if self.latency is not None:
             line += f"; latency p50 {self.latency[0]:,.0f} ms, p99 {self.latency[1]:,.0f} ms"
         yield Text(line)
+        if self.page is not None:
+            yield Text(f"Spark: {self.page}")

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
-import signal
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from time import monotonic
 from typing import Any
 
 from headwater_cli.rates import Rates
 
-PATIENCE = 20.0
-_PR_SET_PDEATHSIG = 1
+PATIENCE = 150.0
+_SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
-def die_with_parent() -> None:
-    """Linux ends the child when whoever started it ends, however that happens."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def dying_with_parent(command: Sequence[str]) -> list[str]:
+    """A command whose process Linux ends when whoever started it ends, however that happens.
+
+    A program does it, not code of ours between fork and exec: that would run what gRPC has for forks, whose
+    threads then find their files closed, and abort.
+    """
+    return [*_SETPRIV, *command] if _has_setpriv() else list(command)
+
+
+@cache
+def _has_setpriv() -> bool:
+    """Whether there is one that knows the option; a small system may have another."""
+    if sys.platform != "linux" or shutil.which(_SETPRIV[0]) is None:
+        return False
+    return subprocess.run([*_SETPRIV, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 @dataclass(slots=True)
@@ -39,12 +51,10 @@ class Process:
 
     async def start(self) -> None:
         self._running = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *self.command,
+            *dying_with_parent([sys.executable, *self.command]),
             stdout=asyncio.subprocess.PIPE,
             # Their logs come out here, among what is shown: only what is amiss, unless asked otherwise.
             env={"HEADWATER_LOG_LEVEL": "warning", **os.environ},
-            preexec_fn=die_with_parent,
             start_new_session=True,
         )
         assert self._running.stdout is not None

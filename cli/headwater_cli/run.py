@@ -8,12 +8,15 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
+from click import ClickException
 from rich.live import Live
+from rich.text import Text
 
 from headwater.events import Batch
 from headwater.prefix import NO_SKIPS, judge
@@ -21,7 +24,8 @@ from headwater.rows import TS_MAX, TS_MIN
 from headwater.topology import Topology
 from headwater_cli import runs
 from headwater_cli.ahead import Ahead
-from headwater_cli.feeds import Feed, Generated, beat
+from headwater_cli.client import At, connected
+from headwater_cli.feeds import Cut, Feed, Generated, beat
 from headwater_cli.generator import AFTER, SECOND, limited, needed, sensors
 from headwater_cli.latency import Latency
 from headwater_cli.nodes import Nodes
@@ -31,6 +35,7 @@ from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
 from headwater_cli.results import Results
 from headwater_cli.summary import Layer, Summary
+from headwater_cli.tally import Tally
 from headwater_cli.verify import differing
 from headwater_source import Source
 from headwater_source.client import SourceClient
@@ -38,8 +43,16 @@ from headwater_source.columns import Events
 from headwater_source.origin import directory_name
 
 PATIENCE = 120.0
+# How often is looked whether a source is still taken, in seconds.
+LOOK = 0.1
+# So many sources the root is asked about: all that there are.
+EVERY = 1_000_000_000
 # How many windows of those that come at once are printed.
 ECHOED = 3
+# How often is told what is waited for, in seconds.
+TELL = 5.0
+# How long sinks may take for what they lack at the end, in seconds.
+SINKS_PATIENCE = 60.0
 Echo = Callable[[str], None]
 
 
@@ -55,12 +68,15 @@ class Run:
         seconds: int,
         events: int | None = None,
         piped: Piped | None = None,
+        engine: str | None = None,
     ) -> None:
         """`events` in all, if given; the seconds follow from them then. `piped` are sources that are read
-        from somewhere, instead of generated ones."""
+        from somewhere, instead of generated ones. `engine` is what the root is, if not as the topology says.
+        """
         if piped is not None:
             topology, document = expecting(topology, document, piped.expected)
         self.topology, self.document, self.seconds = topology, document, seconds
+        self._spark = (engine or topology.root.engine) == "spark"
         self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.processes: list[Process] = []
@@ -73,9 +89,9 @@ class Run:
                 self.seconds = needed(found)
             self.feeds = [Generated(sensor, self.seconds) for sensor in found]
         self.clients: list[SourceClient] = []
-        self.records: dict[str, int] = {}
-        # How many of these are the heartbeats with which sources end.
-        self._beats = 0
+        self.tally = Tally()
+        # The sources of which the root takes nothing more, and what it has told them.
+        self.fenced: dict[str, str] = {}
         self.summary = Summary(topology.name, len(self.feeds))
         # The layers of nodes, from the children up.
         self._tree: list[Nodes] = []
@@ -88,8 +104,11 @@ class Run:
         self._closing: list[Callable[[], None]] = []
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
-    async def run(self, *, verify: bool, live: Live | None = None, echo: Echo | None = None) -> Summary:
-        """`live` shows the tree; without a screen `echo` takes some of the windows as they come."""
+    async def run(
+        self, *, verify: bool, live: Live | None = None, echo: Echo | None = None, windows: bool = True
+    ) -> Summary:
+        """`live` shows the tree; without a screen `echo` takes how far it is and, if asked for, some of the
+        `windows` as they come."""
         # Whoever asks a run to end in this way means the same as with Ctrl-C; only the code is another one.
         if (task := asyncio.current_task()) is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -97,6 +116,8 @@ class Run:
         try:
             leaves = await self._start()
             self.summary.nodes = len(self.processes)
+            if self._spark:
+                await self._until_merging(begin, live, echo)
             with runs.announced(f"127.0.0.1:{self.root.port}", self.topology.name):
                 begin = monotonic()
                 feeding = [
@@ -105,9 +126,18 @@ class Run:
                 ]
                 if self.piped is not None:
                     feeding.append(asyncio.create_task(self._pipe(self.piped, leaves)))
-                await self._until_counted(feeding, live, echo)
+                try:
+                    await self._until_counted(feeding, live, echo if windows else None)
+                except asyncio.CancelledError:
+                    # The tree is still there, or ends by the same signal.
+                    with suppress(RuntimeError):
+                        await asyncio.to_thread(self._ask_why)
+                    raise
+                await asyncio.to_thread(self._ask_why)
                 self.summary.seconds = round(monotonic() - begin, 2)
+                await self._until_delivered(live, echo)
         except asyncio.CancelledError:
+            _show("stopping", live, echo)
             self.summary.seconds = round(monotonic() - begin, 2)
             self.summary.problems = ["stopped before everything was sent and counted"]
             raise
@@ -123,7 +153,9 @@ class Run:
 
     def _verify(self) -> None:
         if self.piped is None or self.piped.verifiable:
-            self.summary.differing = differing(self.topology, self.directory, self.feeds)
+            read = self.tally.read
+            feeds = [Cut(feed, read[feed.name]) if feed.name in read else feed for feed in self.feeds]
+            self.summary.differing = differing(self.topology, self.directory, feeds)
         else:
             self.summary.unverified = (
                 f"{self.piped.events:,} events are too many to verify; at most {VERIFIABLE:,} are compared"
@@ -138,19 +170,9 @@ class Run:
         """The root, layers from the top down, children last; gives the children."""
         manifest = self.directory / "topology.json"
         manifest.write_text(json.dumps(self.document))
-        root = Process(
-            "root",
-            [
-                "-m",
-                "headwater_root",
-                "--topology",
-                str(manifest),
-                "--directory",
-                str(self.directory / "root"),
-                "--status",
-                "--keep-results",
-            ],
-        )
+        program = ["headwater_spark", "--brief"] if self._spark else ["headwater_root"]
+        command = ["-m", *program, "--topology", str(manifest), "--directory", str(self.directory / "root")]
+        root = Process("root", [*command, "--status", "--keep-results"])
         await self._begin(root)
         above: Sequence[Process] = [root]
         for number, width in enumerate([*reversed(self.layers), self.children]):
@@ -171,6 +193,8 @@ class Run:
             "parent_address": f"127.0.0.1:{parent.port}",
             "flush_interval": self.topology.flush_interval / SECOND,
         }
+        if role == "child" and (archive := self.document["spec"].get("archive")):
+            given["archive"] = archive
         path = self.directory / f"{name}.json"
         path.write_text(json.dumps(given))
         process = Process(name, ["-m", "headwater_node", "--config", str(path), "--status"])
@@ -198,10 +222,11 @@ class Run:
         for number, part in enumerate(feed.parts(), start=1):
             # A second of events a second: what a sensor does.
             await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
-            await self._give(feed, source, part)
             # Events that are generated have values: what has none is the heartbeat behind them.
-            self._beats += part.bare is not None
-        await source.flush()
+            await self._give(feed, source, part, last=part.bare is not None)
+            if feed.name in self.fenced:
+                return
+        await self._unless_fenced(source, source.flush())
 
     async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
         """Events as fast as they come, and behind all of them a heartbeat of every source."""
@@ -217,15 +242,17 @@ class Run:
                     self.feeds.append(feed)
                     self.summary.sources = len(self.feeds)
                 latest = max(latest, int(events.ts.max()))
-                await self._give(feed, opened[name], events)
-                piped.sent(feed, events)
+                if name not in self.fenced:
+                    accepted = await self._give(feed, opened[name], events)
+                    piped.sent(feed, events.part(slice(accepted)))
         for name, source in opened.items():
-            feed, last = piped.feeds[name], beat(latest + AFTER)
-            await self._give(feed, source, last)
-            self._beats += 1
-            piped.sent(feed, last)
-        for source in opened.values():
-            await source.flush()
+            if name not in self.fenced:
+                feed, last = piped.feeds[name], beat(latest + AFTER)
+                accepted = await self._give(feed, source, last, last=True)
+                piped.sent(feed, last.part(slice(accepted)))
+        for name, source in opened.items():
+            if name not in self.fenced:
+                await self._unless_fenced(source, source.flush())
 
     def _source(self, feed: Feed, child: Process) -> Source:
         source = Source(
@@ -240,16 +267,70 @@ class Run:
         self.clients.append(source.start())
         return source
 
-    async def _give(self, feed: Feed, source: Source, events: Events) -> None:
-        await source.append(events)
-        at = time()
-        self.records[feed.name] = source.accepted
-        before = self._largest.get(feed.name, TS_MIN)
+    async def _give(self, feed: Feed, source: Source, events: Events, *, last: bool = False) -> int:
+        """Gives how many of them were accepted: all, unless the root takes nothing more of the source."""
+        before = source.accepted
+        try:
+            await self._unless_fenced(source, source.append(events))
+        finally:
+            # Also what was accepted before an interruption.
+            self.tally.records[feed.name] = source.accepted
+            if last and source.accepted > before:
+                self.tally.ended.add(feed.name)
+        at, accepted = time(), source.accepted - before
+        if feed.name in self.fenced:
+            return accepted
+        known = self._largest.get(feed.name, TS_MIN)
         batch = Batch(feed.name, 1, events.ts, events.value, bare=events.bare)
-        largest = judge(batch, 0, before, feed.lateness, TS_MAX, NO_SKIPS).largest
+        largest = judge(batch, 0, known, feed.lateness, TS_MAX, NO_SKIPS).largest
         if largest > TS_MIN:
             self._largest[feed.name] = largest
             self._latency.handed(feed.name, largest - feed.lateness, at)
+        return accepted
+
+    async def _unless_fenced(self, source: Source, work: Coroutine[Any, Any, object]) -> None:
+        """Do what waits for the root, as long as that takes anything of the source. Whatever becomes of its
+        name later: for this run it is over, and the others go on."""
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                if source.fenced is not None:
+                    self.fenced[source.name] = source.fenced
+                    break
+                await asyncio.wait({task}, timeout=LOOK)
+            else:
+                task.result()
+        finally:
+            # Before anything else is waited for: it would go on meanwhile.
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if source.name in self.fenced:
+            self._latency.give_up(source.name, time())
+            await next(client for client in self.clients if client.name == source.name).stop()
+
+    def _ask_why(self) -> None:
+        """What the root says of those who are fenced."""
+        if not self.fenced:
+            return
+        try:
+            with connected(At(f"127.0.0.1:{self.root.port}")) as root:
+                status = root.status(EVERY)
+        except ClickException as error:
+            raise RuntimeError(error.message) from error
+        reasons = {each.name: each.reason for each in status.quarantined}
+        # In the order of their names: who notices first is chance.
+        for name, told in sorted(self.fenced.items()):
+            if name in reasons:
+                self.summary.quarantined[name] = reasons[name]
+            else:
+                # For another reason, or it was released since.
+                self.summary.fenced[name] = told
+        read = dict.fromkeys(self.fenced, 0)
+        for each in status.sources:
+            if each.name in read:
+                # Its incarnations follow each other.
+                read[each.name] += each.position
+        self.tally.read = read
 
     async def _until_counted(
         self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None
@@ -261,18 +342,58 @@ class Run:
             done, waiting = await asyncio.wait(waiting, timeout=0.2)
             for task in done:
                 task.result()
-            for process in self.processes:
-                if process.ended is not None:
-                    raise RuntimeError(f"{process.name} ended with code {process.ended}")
+            self._refuse_ended()
             if monotonic() > until:
                 raise RuntimeError("not everything was counted in time")
-            self._sending.take(monotonic(), {"events": sum(self.records.values()), "bytes_up": self._raw})
+            self._sending.take(monotonic(), {"events": self.tally.accepted, "bytes_up": self._raw})
             found = self._results.look()
             if live is not None:
                 live.update(self.picture())
             elif found and echo is not None:
                 for line in list(self._results.latest)[-min(found, ECHOED) :]:
                     echo(line)
+
+    async def _until_merging(self, begin: float, live: Live | None, echo: Echo | None) -> None:
+        """Spark takes its time to start: sources that wait for it show their windows as they come."""
+        told = 0.0
+        while not self.root.figure("merged"):
+            self._refuse_ended()
+            waited = monotonic() - begin
+            if waited > PATIENCE:
+                raise RuntimeError(f"Spark has not come up in {waited:.0f} s")
+            line = f"Spark is starting, for {waited:.0f} s now"
+            if live is not None:
+                live.update(Text(line))
+            elif echo is not None and waited >= told:
+                echo(line)
+                told = waited + TELL
+            await asyncio.sleep(LOOK)
+        ui = self.root.last.get("ui")
+        if echo is not None:
+            echo(f"Spark is up after {monotonic() - begin:.0f} s{f', its page is {ui}' if ui else ''}")
+
+    async def _until_delivered(self, live: Live | None, echo: Echo | None) -> None:
+        """What sinks have not got when the root ends is gone with the run: they have some time."""
+        begin, told, before = monotonic(), TELL, self.root.last
+        while self.root.ended is None:
+            found = self.root.last
+            # Not what was said before everything was counted.
+            if found is not before and not found.get("unmerged") and not found.get("lags"):
+                return
+            waited = monotonic() - begin
+            if waited > SINKS_PATIENCE:
+                self.summary.undelivered = dict(found.get("lags") or {})
+                return
+            if waited >= told:
+                late = found.get("lags")
+                _show(f"waiting for sinks: {', '.join(late)}" if late else "waiting for Spark", live, echo)
+                told = waited + TELL
+            await asyncio.sleep(LOOK)
+
+    def _refuse_ended(self) -> None:
+        for process in self.processes:
+            if process.ended is not None:
+                raise RuntimeError(f"{process.name} ended with code {process.ended}")
 
     # What is shown
 
@@ -292,7 +413,7 @@ class Run:
         watermark = self.root.last.get("watermark")
         sent, raw = self._sending.rate("events"), self._sending.rate("bytes_up")
         if over is not None:
-            sent, raw = sum(self.records.values()) / over, self._raw / over
+            sent, raw = self.tally.accepted / over, self._raw / over
         rows = [Row("sources", len(self.clients), None, sent, raw, None)]
         rows += [
             Row(
@@ -315,6 +436,7 @@ class Run:
             root.rate("windows", over),
             self._latencies(),
             list(self._results.latest),
+            self.root.last.get("ui"),
         )
 
     def _latencies(self) -> tuple[float, float] | None:
@@ -326,8 +448,8 @@ class Run:
         root, summary = self.root, self.summary
         # Each source ends with one heartbeat, which the root counts too: those that were sent before an
         # interruption, and have come there.
-        summary.sent = sum(self.records.values()) - self._beats
-        summary.counted = root.figure("counted") - min(self._beats, root.figure("heartbeats"))
+        summary.sent, summary.unread = self.tally.sent, self.tally.unread
+        summary.counted = root.figure("counted") - min(self.tally.beats, root.figure("heartbeats"))
         summary.late = root.figure("late")
         summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
@@ -343,6 +465,13 @@ class Run:
             total = nodes.total("bytes_up")
             share = round(total / max(self._raw, 1), 4)
             yield Layer(nodes.layer, len(nodes.processes), total, share if self._raw else 0.0)
+
+
+def _show(line: str, live: Live | None, echo: Echo | None) -> None:
+    if live is not None:
+        live.console.print(line)
+    elif echo is not None:
+        echo(line)
 
 
 async def _all(starting: Iterable[Coroutine[Any, Any, Process]]) -> list[Process]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic, time_ns
 
@@ -59,7 +59,7 @@ class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
     the spools and not known to be counted. Counted is here what the root has settled for good, be it in
     windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
-    told yet how much it settled long ago."""
+    told yet how much it settled long ago. `fenced` says by name why the root takes nothing of a source."""
 
     sources: int = 0
     read: int = 0
@@ -71,6 +71,7 @@ class Summary:
     left: int = 0
     bad: int = 0
     connected: bool = False
+    fenced: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     events_per_second: float = 0.0
     problem: str | None = None
@@ -118,6 +119,8 @@ class Sending:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
             self._sum_up()
+            if not self.summary.ok and self.summary.problem is None:
+                self.summary.problem = self._first_problem()
             await asyncio.gather(*(each.source.close() for each in self._open.values()))
         return self.summary
 
@@ -271,21 +274,36 @@ class Sending:
                     quiet = monotonic()
                     self._tell_why(each.source)
 
+    def _first_problem(self) -> str | None:
+        """Why nothing is sent of a source, and of how many more."""
+        away = [each.source for each in self._open.values() if not each.source.connected]
+        if not away:
+            return None
+        more = f" (and {len(away) - 1:,} other sources are not taken in)" if len(away) > 1 else ""
+        return f"{away[0].name}: {self._why(away[0])}{more}"
+
     def _tell_why(self, source: Source) -> None:
-        """Say why nothing is sent."""
+        self._tell(f"{source.name}: {self._why(source)}; what is accepted is on disk")
+
+    def _why(self, source: Source) -> str:
+        """Why nothing is sent."""
         options = self.options
-        why = source.fenced or source.problem or "no answer yet"
+        if source.fenced is not None:
+            # What it says to do is for the root, and this is the address of a child.
+            return f"the root says through the child at {options.to}: {source.fenced}"
+        why = source.problem or "no answer yet"
         naming = f"{options.child!r} is what --child says; give the name of the node there"
         if options.child is None:
             naming = "give the name of the node there with --child NAME"
         tls = options.credentials is not None
         remedy = handshakes.remedy(why, tls=tls, option="--to", naming=naming)
-        told = f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
-        self._tell(f"{source.name}: {told}; what is accepted is on disk")
+        return f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
 
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
         summary.sources = len(opened)
+        reasons = {name: each.source.fenced for name, each in self._open.items()}
+        summary.fenced = {name: reason for name, reason in reasons.items() if reason is not None}
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
@@ -321,7 +339,9 @@ def resuming(options: Options, name: str) -> str:
 def progress(summary: Summary, to: str) -> str:
     """How it stands; what waits is known once the root has told what it has settled."""
     sent = f"not connected to {to} yet"
-    if summary.connected:
+    if summary.fenced:
+        sent = f"nothing is taken of {len(summary.fenced):,} of {summary.sources:,} sources"
+    elif summary.connected:
         sent = (
             f"{summary.sent:,} sent, {summary.counted:,} settled by the root, {summary.left:,} waiting, "
             f"{summary.events_per_second:,.0f} events/s"

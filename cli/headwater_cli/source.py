@@ -23,7 +23,8 @@ def source() -> None:
     headwater source skip boiler-7 1204
     headwater source release boiler-7
 
-    headwater status shows the sources. What is decided is a record of the root's log, and holds for good.
+    headwater status shows the sources. What is decided is a record of the root's log: it holds whatever is
+    started again, a skip as long as the spool of its source has the record.
     """
 
 
@@ -62,8 +63,12 @@ def retire(name: str, incarnation: int | None, as_lines: bool, root: client.At) 
 def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: client.At) -> None:
     """Never read record SEQ of the source NAME, such as one that lies too far in the future.
 
-    The log of its child says which record a source waits with. It is lost: the account of the source has it
-    as rejected.
+    It is meant for the record that a source waits with: the log of its child names it as seq, and it is the
+    one behind what is counted. The record is lost: the account of the source has it as rejected.
+
+    A skip is of a record that the spool of the source has. If the spool is opened again without it, the skip
+    lapses, and what is written under that number then is read. So a skip of a record that is not written yet
+    holds only until the source is started again.
 
     \b
     headwater source skip boiler-7 1204
@@ -73,12 +78,18 @@ def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: cli
     given = reply.source
     if as_lines:
         told = {"name": given.name, "incarnation": given.incarnation, "seq": seq, "position": reply.position}
-        click.echo(json.dumps(told))
+        click.echo(json.dumps({**told, "counted_to": reply.counted_to}))
         return
     click.echo(
         f"{given.name}: record {seq:,} is passed over when it comes, by record {reply.position:,} of the "
-        f"log; it is counted up to record {reply.counted_to:,}"
+        "log, unless the spool is opened again without it"
     )
+    if seq > reply.counted_to + 1:
+        click.echo(
+            f"{given.name} is counted up to record {reply.counted_to:,}: if it waits, then with record "
+            f"{reply.counted_to + 1:,}, or with a later one if more of it is on the way; seq in the log of "
+            "its child says which"
+        )
 
 
 @source.command()
@@ -92,6 +103,9 @@ def release(name: str, as_lines: bool, root: client.At) -> None:
     of it stays, and nothing more of it is taken. When it is released it comes back as its next incarnation,
     goes on behind what was counted, and may bring as many keys again.
 
+    The windows of the others close meanwhile. What was held back is in the spool, and comes in as late where
+    the watermark has passed it by the time of the release; headwater status says how much that was.
+
     \b
     headwater source release boiler-7
     """
@@ -104,7 +118,8 @@ def release(name: str, as_lines: bool, root: client.At) -> None:
     elif reply.released:
         click.echo(
             f"{given.name}: released; counted up to record {reply.counted_to:,}, it goes on behind that as "
-            f"incarnation {given.incarnation + 1} when it says hello next, within a minute"
+            f"incarnation {given.incarnation + 1} when it says hello next, within a minute; what the "
+            "watermark has passed by then is late, and in no window"
         )
     else:
         click.echo(f"{given.name}: is not in quarantine; nothing was changed")

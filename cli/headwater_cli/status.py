@@ -82,6 +82,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
         "largest": _or_none(told, "largest"),
         "version": told.version,
         "queries": told.queries,
+        "unmerged": _or_none(told, "unmerged"),
         "totals": {field.name: getattr(totals, field.name) for field in totals.DESCRIPTOR.fields},
         "degraded": [
             {
@@ -143,6 +144,8 @@ def picture(told: pb.StatusReply) -> Group:
         f"(version {told.version}); log at {told.position:,}"
     )
     parts.append(Text(counted))
+    if told.HasField("unmerged"):
+        parts.append(Text(f"Spark: {told.unmerged:,} records not merged yet"))
     for each in told.degraded:
         parts.append(Text(f"degraded: {each.query}: {each.reason}", style="bold red"))
     for name in told.quarantined:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field
 from rich.console import Console
 from rich.text import Text
 
+# With the run its tree has ended: there is nobody left who could release the source.
+_REMEDY = "mend its events, or raise that bound in the topology where the keys are meant, and run it again"
+
 
 @dataclass(slots=True)
 class Layer:
@@ -36,6 +39,8 @@ class Summary:
     counted: int = 0
     late: int = 0
     rejected: int = 0
+    # Of sources of which the root took nothing more: what they have sent, and nobody has read.
+    unread: int = 0
     # Of the input, those that were passed over: they are not among those that were sent.
     bad: int = 0
     windows: int = 0
@@ -46,8 +51,13 @@ class Summary:
     layers: list[Layer] = field(default_factory=list)
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
+    # By source: why it is in quarantine; of others of which the root took nothing more, what it told them.
+    quarantined: dict[str, str] = field(default_factory=dict)
+    fenced: dict[str, str] = field(default_factory=dict)
     # Why nothing was compared though it was asked for.
     unverified: str | None = None
+    # By sink: how many positions of the log it lacks results of, which are gone with the run.
+    undelivered: dict[str, int] = field(default_factory=dict)
     # By process: the code it ended with, where that is not 0.
     failed: dict[str, int | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -60,12 +70,19 @@ class Summary:
 
     def _problems(self) -> Iterator[str]:
         found = self.counted + self.late + self.rejected
-        if self.sent != found:
-            yield f"{self.sent:,} events were sent, but {found:,} are counted, late or rejected"
+        if self.sent != found + self.unread:
+            unread = f" and {self.unread:,} not read" if self.unread else ""
+            yield f"{self.sent:,} events were sent, but {found:,} are counted, late or rejected{unread}"
+        for name, reason in self.quarantined.items():
+            yield f"{name} is in quarantine: {reason}; {_REMEDY}"
+        for name, said in self.fenced.items():
+            yield f"the root took nothing more of {name}, and told it: {said}"
         if self.differing:
             yield f"{self.differing:,} windows differ from the oracle"
         if self.unverified is not None:
             yield self.unverified
+        for name, behind in self.undelivered.items():
+            yield f"the sink {name} did not take the results of {behind:,} positions, and they are gone"
         for name, code in self.failed.items():
             yield f"{name} ended with code {code}"
 
@@ -83,7 +100,7 @@ def told(summary: Summary, console: Console) -> None:
 def _lines(summary: Summary) -> Iterator[str]:
     yield (
         f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
-        f"{summary.rejected:,} rejected"
+        f"{summary.rejected:,} rejected" + (f", {summary.unread:,} not read" if summary.unread else "")
     )
     if summary.bad:
         yield f"{summary.bad:,} bad records of the input passed over"

@@ -10,6 +10,9 @@
 """
 
 from headwater.aggregates import UserDefined
+from headwater.changes import Change
+from headwater.decisions import Decision
+from headwater.degraded import Degraded
 from headwater.errors import (
     DoesNotFit,
     FunctionFailed,
@@ -21,12 +24,12 @@ from headwater.errors import (
     TooFarAhead,
 )
 from headwater.events import Batch
-from headwater.node import Change, Node
+from headwater.node import Node
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query, Where
 from headwater.results import Result, Results
-from headwater.root import Decision, Degraded, Root
+from headwater.root import Root
 from headwater.tables import aggregate
 from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window
 

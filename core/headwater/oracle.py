@@ -46,7 +46,7 @@ class Decision:
     First M is raised to `floor`. `closes` (idle, retire) then closes the open mark windows at M and takes
     the source out of the order; `returns` (admit, resume) takes it in (again). `ordinals` raises the ordinal
     of each query that it names, `key_ordinals` holds those of keys apart. The event with the number
-    `skip` is never read.
+    `skip` is never read, unless a later one `unskips` it.
     """
 
     source: str
@@ -57,6 +57,7 @@ class Decision:
     key_ordinals: Mapping[tuple[str, str], int] = field(default_factory=dict)
     skip: int | None = None
     returns: bool = False
+    unskips: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,9 @@ def judge(
     rejected: list[Event] = []
     largest = _NEVER
     own = [decision for decision in decisions if decision.source == source.name]
-    skipped = {decision.skip for decision in own}
+    skipped: set[int | None] = set()
+    for decision in own:
+        (skipped.discard if decision.unskips else skipped.add)(decision.skip)
     for step in _history(events, own):
         if isinstance(step, Decision):
             largest = max(largest, _NEVER if step.floor is None else step.floor)

@@ -311,6 +311,7 @@ def _told(window: Window) -> str:
 
 
 Kind = Literal["sliced", "ordered", "counted", "marked"]
+KINDS: tuple[Kind, ...] = ("sliced", "ordered", "counted", "marked")
 
 
 @dataclass(frozen=True, slots=True)

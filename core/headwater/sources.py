@@ -12,6 +12,8 @@ from unicodedata import category
 
 # In bytes of UTF-8.
 NAME_LIMIT = 253
+# Of so many openings of its spool that nobody confirmed a source tells, the latest ones.
+EARLIER = 32
 _APART = "\0"
 _NUMBERED = re.compile(r".*#[0-9]+", re.DOTALL)
 

@@ -59,6 +59,7 @@ def decisions_of(root: Root) -> list[Decision]:
             d.key_ordinals,
             d.skip,
             returns=d.kind in ("admit", "resume"),
+            unskips=d.kind == "unskip",
         )
         for d in root.decisions
     ]

@@ -22,6 +22,7 @@ The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER
   flush_interval        how often it sends on: seconds, or a duration such as 100ms
   future                how far beyond this machine's clock an event may lie to be read; 1d
   metrics               host and port for /metrics, /healthz and /readyz; without it there are none
+  archive               {path, rotate, retain, maxBytes}: where a child keeps raw events, as in the manifest
   tls                   {certificate, key, ca}: PEM files (HEADWATER_TLS_CERTIFICATE and so on);
                         without it everything is plain text
 HEADWATER_LOG_LEVEL is debug, info, warning, error or critical.

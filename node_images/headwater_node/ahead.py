@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headwater.durations import SECOND
 from headwater.events import Batch
-from headwater.node import Source
+from headwater.progress import Source
 from headwater.sources import SourceId
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 from headwater.durations import SECOND, microseconds
 from headwater.errors import Invalid, Problem
 from headwater.sources import NAME_LIMIT
+from headwater.topology import Archive, archive_of
 from headwater_wire.credentials import FIELDS, Credentials
 from headwater_wire.monitor import address_of
 
@@ -20,7 +21,7 @@ ROLES = ("child", "intermediate")
 REQUIRED = ("name", "role", "listen", "parent", "parent_address")
 TEXTS = (*REQUIRED, "metrics", "advertise")
 DURATIONS = ("flush_interval", "future")
-KNOWN = (*TEXTS, *DURATIONS, "tls")
+KNOWN = (*TEXTS, *DURATIONS, "tls", "archive")
 FLUSH_INTERVAL = SECOND // 10
 FUTURE = 86_400 * SECOND
 # Bounds in microseconds, and the remedy.
@@ -44,6 +45,7 @@ class Configuration:
     metrics: str | None = None
     advertise: str | None = None
     credentials: Credentials | None = None
+    archive: Archive | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Configuration:
@@ -68,6 +70,14 @@ class Configuration:
         try:
             if found["metrics"] and "metrics" not in told:
                 address_of(found["metrics"], "metrics")
+        except Invalid as error:
+            problems += error.problems
+        try:
+            if given.get("archive") is not None:
+                found["archive"] = archive_of(given["archive"])
+                if given.get("role") == "intermediate":
+                    problem = Problem("archive", "stands at an intermediate node", "archive at the children")
+                    problems.append(problem)
         except Invalid as error:
             problems += error.problems
         if problems:

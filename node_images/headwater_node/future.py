@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from headwater.events import Batch
-from headwater.node import Source
+from headwater.progress import Source
 from headwater.rows import TS_MAX
 from headwater.sources import SourceId
 from headwater_wire.offences import Offence, Offences

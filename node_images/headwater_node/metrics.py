@@ -60,6 +60,13 @@ class NodeMetrics(Collector):
         yield _gauge("sources_over_keys", "Sources with too many keys to be read on.", len(machine.keys.over))
         refused = machine.keys.refused
         yield _counter("columns_over_keys", "Columns not read to their end for too many keys.", refused)
+        if runtime.archive is not None:
+            archive = runtime.archive
+            yield _counter("archived_records", "Records in finished files of the archive.", archive.written)
+            said = "Records that the archive lacks: it could not keep up, or not be written."
+            yield _counter("archive_dropped_records", said, archive.dropped)
+            said = "1 while the archive cannot be written."
+            yield _gauge("archive_failing", said, archive.problem is not None)
         if machine.watermark is not None:
             said = "The root's watermark as last heard, in seconds since the epoch."
             yield _gauge("watermark_seconds", said, machine.watermark / SECOND)

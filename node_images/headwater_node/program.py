@@ -13,6 +13,7 @@ import numpy as np
 
 from headwater.durations import SECOND
 from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater_node.archive import Archive
 from headwater_node.configuration import Configuration, read
 from headwater_node.metrics import NodeMetrics
 from headwater_node.runtime import NodeRuntime
@@ -47,6 +48,7 @@ async def _run(given: Configuration, handshakes: Handshakes | None, status: bool
         codec=Codec(Functions()),
         address=given.advertise,
         credentials=given.credentials,
+        archive=None if given.archive is None else Archive(given.name, given.archive),
     )
     if handshakes is not None:
         handshakes.tell(runtime.exchange.refuse_connection)

@@ -12,6 +12,7 @@ from headwater.machines.messages import Ack, Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater.sources import SourceId
 from headwater_node.ahead import Ahead
+from headwater_node.archive import Archive
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
 from headwater_node.storm import Storm
@@ -44,15 +45,17 @@ class NodeRuntime:
         codec: Codec | None = None,
         credentials: Credentials | None = None,
         address: str | None = None,
+        archive: Archive | None = None,
     ) -> None:
         """`flush_interval` in seconds; events more than `future` microseconds ahead of the clock wait.
-        `address` is where others reach it, if that is not where it listens."""
+        `address` is where others reach it, if that is not where it listens; `archive` takes what is read."""
         token = secrets.token_hex(8)
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
         self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
         self.ahead = Ahead(self.machine.settings.horizon)
+        self.archive = archive
         self.batches = self.repeated = 0
         # When the parent last said something for this node, by the clock that never goes back.
         self.answered: int | None = None
@@ -69,6 +72,8 @@ class NodeRuntime:
         port = await self.exchange.serve(listen)
         self.machine.address = self._address or f"{listen.rpartition(':')[0]}:{port}"
         self.exchange.connect(parent, self.machine.parent, self.machine.settings.root)
+        if self.archive is not None:
+            self.archive.start()
         self._beat = asyncio.create_task(self._beats())
         return port
 
@@ -83,12 +88,16 @@ class NodeRuntime:
         if sender == self.machine.parent:
             self.answered = now()
         refused = self.machine.refusals.count
+        if self.archive is not None and isinstance(message, Columns):
+            self.archive.came(message, self.machine)
         try:
             sends = self.machine.step(sender, message, now())
         # Whatever it is: half of a message may have been taken, and nothing of a node has to survive it.
         except Exception as error:
             self._halt(error)
             return ()
+        if self.archive is not None:
+            self.archive.look(self.machine)
         if isinstance(message, Columns | Delivery):
             failpoints.reached("node.read")
         elif isinstance(message, Ack):
@@ -229,4 +238,6 @@ class NodeRuntime:
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
+            if self.archive is not None:
+                await asyncio.to_thread(self.archive.close)
         await self.exchange.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headwater.ledger import Account
-from headwater.node import Source
 from headwater.prefix import LATE
+from headwater.progress import Source
 
 # Records that an operator has said are to be passed over.
 SKIPPED = "skipped"

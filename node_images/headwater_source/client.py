@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
+from headwater.changes import Change
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
 from headwater.machines.source import Settings, SourceMachine
-from headwater.node import Change
 from headwater_source.spool import Spool
 from headwater_wire import failpoints
 from headwater_wire.clock import now

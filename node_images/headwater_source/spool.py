@@ -33,6 +33,7 @@ from headwater.errors import (
     RetryableError,
 )
 from headwater.events import Batch
+from headwater.sources import EARLIER
 from headwater_source import segments
 from headwater_source.segments import BLOCK_SIZE, FORMAT, SEGMENT_SIZE, Block, Segment, SpoolDamaged
 from headwater_wire import failpoints
@@ -104,6 +105,9 @@ class _State:
     head: int
     # The head found at the oldest opening that is not confirmed; None if the last one is.
     unconfirmed: int | None
+    # The last opening, and those before it that were not confirmed, each with the head that it left.
+    opening: str = ""
+    earlier: tuple[tuple[str, int], ...] = ()
 
 
 class Spool:
@@ -216,6 +220,12 @@ class Spool:
         """The head found at the oldest opening that the root has not confirmed, else at this one."""
         unconfirmed = self._state.unconfirmed
         return self._found if unconfirmed is None else unconfirmed
+
+    @property
+    def earlier(self) -> tuple[tuple[str, int], ...]:
+        """The openings before this one that were not confirmed when they ended, each with the head that it
+        left: in another copy of this spool they may have been since."""
+        return self._state.earlier
 
     @property
     def confirmed(self) -> bool:
@@ -408,8 +418,11 @@ class Spool:
         self.opening = token(ID_BYTES)
         self._found = self.head
         self.counted = self.base
-        unconfirmed = found.unconfirmed
-        self._write_state(unconfirmed=self.head if unconfirmed is None else unconfirmed)
+        if found.unconfirmed is None:
+            self._write_state(unconfirmed=self.head, opening=self.opening, earlier=())
+        else:
+            earlier = (*found.earlier, (found.opening, self.head))[-EARLIER:]
+            self._write_state(opening=self.opening, earlier=earlier)
 
     def _load(self, path: Path, *, last: bool) -> None:
         """Check a segment whole; cut the torn end of the last one."""
@@ -557,6 +570,7 @@ class _Slots:
                 raise SpoolDamaged(self.path, slot * _SLOT_SIZE, "it was written in another format")
             generation = content.pop("generation")
             if generation > self._generation:
+                content["earlier"] = tuple((opening, upto) for opening, upto in content.get("earlier", ()))
                 self._generation, found = generation, _State(**content)
         return found
 

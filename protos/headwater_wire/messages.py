@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from headwater.aggregates import UserDefined
+from headwater.changes import Change
 from headwater.errors import Invalid
 from headwater.machines import messages as said
-from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MAX
-from headwater.sources import NAME_LIMIT, SourceId, source_name_problem
+from headwater.sources import EARLIER, NAME_LIMIT, SourceId, source_name_problem
 from headwater.topology import queries_of, query_document
 from headwater_wire import events, partials
 from headwater_wire.errors import Malformed, OtherPrograms
+from headwater_wire.numbers import number
 from headwater_wire.v1 import tree_pb2 as pb
 
 PROTOCOL = 1
@@ -58,7 +59,7 @@ class Codec:
         return said.Registered(
             sent.node,
             sent.token,
-            sent.generation,
+            number("generation", sent.generation),
             queries,
             changes,
             assigned,
@@ -106,7 +107,8 @@ def _stream(stream: said.Stream) -> pb.StreamId:
 
 
 def _heard(stream: pb.StreamId) -> said.Stream:
-    return said.Stream(stream.opener, stream.generation, stream.number)
+    generation = number("stream.generation", stream.generation)
+    return said.Stream(stream.opener, generation, number("stream.number", stream.number))
 
 
 def named(source: str) -> pb.Named:
@@ -147,7 +149,9 @@ def _standings(sent: Iterable[pb.Standing]) -> dict[str, said.Standing | None]:
 
 
 def _barrier(sent: pb.Standing) -> said.Barrier | None:
-    return said.Barrier(sent.barrier.number, sent.barrier.opening) if sent.HasField("barrier") else None
+    if not sent.HasField("barrier"):
+        return None
+    return said.Barrier(number("barrier.number", sent.barrier.number), sent.barrier.opening)
 
 
 def _echo(echo: said.Echo) -> pb.Echo:
@@ -155,7 +159,7 @@ def _echo(echo: said.Echo) -> pb.Echo:
 
 
 def _heard_echo(echo: pb.Echo) -> said.Echo:
-    return said.Echo(echo.term, echo.name, echo.position)
+    return said.Echo(number("echo.term", echo.term), echo.name, number("echo.position", echo.position))
 
 
 def _heads(heads: Mapping[str, Prefix], barriers: Mapping[str, said.Barrier]) -> list[pb.Standing]:
@@ -180,6 +184,7 @@ def _hello(message: said.Hello) -> tuple[str, Any]:
         base=message.base,
         via=message.via,
         avoid=message.avoid,
+        earlier=[pb.Earlier(opening=opening, upto=upto) for opening, upto in message.earlier],
     )
 
 
@@ -336,9 +341,19 @@ def _heard_hello(body: pb.Hello) -> said.Hello:
     for field, name in (("name", body.name), ("site", body.site)):
         if (name or field == "name") and (wrong := source_name_problem(name)):
             raise Malformed(field, *wrong)
+    # The head is that of now: what was trimmed, and what was there at the opening, lies before it.
+    head = number("head", body.head)
+    places = [("base", body.base), ("opened_at", body.opened_at)]
+    for field, place in (*places, *(("earlier.upto", each.upto) for each in body.earlier)):
+        if place > head:
+            raise Malformed(field, f"is {place}, behind the head {head}", "send what the spool says")
     if body.lateness > LATENESS_LIMIT:
         raise Malformed("lateness", f"is {body.lateness}", f"send at most {LATENESS_LIMIT} microseconds")
     _check_words(body, ("spool", "opening", "echo", "via", "avoid"))
+    if len(body.earlier) > EARLIER:
+        raise Malformed("earlier", f"has {len(body.earlier)} openings", f"send the last {EARLIER}")
+    for each in body.earlier:
+        _check_words(each, ("opening",))
     return said.Hello(
         body.name,
         body.spool,
@@ -351,6 +366,7 @@ def _heard_hello(body: pb.Hello) -> said.Hello:
         body.echo,
         body.via,
         body.avoid,
+        tuple((each.opening, each.upto) for each in body.earlier),
     )
 
 
@@ -362,7 +378,8 @@ def _check_words(body: Any, fields: Sequence[str]) -> None:
 
 def _heard_register(body: pb.Register) -> said.Register:
     _check_words(body, ("node", "token", "address", "echo"))
-    return said.Register(body.node, body.token, body.child, body.address, body.generation, body.echo)
+    generation = number("generation", body.generation)
+    return said.Register(body.node, body.token, body.child, body.address, generation, body.echo)
 
 
 def _heard_probe(body: pb.Probe) -> said.Probe:
@@ -371,13 +388,19 @@ def _heard_probe(body: pb.Probe) -> said.Probe:
     barriers = {name: head.barrier for name, head in held.items() if head.barrier is not None}
     interest = tuple(map(name_of, body.interest))
     echoes = tuple(map(_heard_echo, body.echoes))
+    version = number("version", body.version)
     return said.Probe(
-        _heard(body.stream), body.id, body.lane, heads, interest, body.version, echoes, barriers, body.brief
+        _heard(body.stream), body.id, body.lane, heads, interest, version, echoes, barriers, body.brief
     )
 
 
+def _heard_ask(body: pb.Ask) -> said.Ask:
+    version = number("version", body.version)
+    return said.Ask(_heard(body.stream), body.lane, tuple(map(name_of, body.sources)), version)
+
+
 def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
-    committed = {name_of(each): each.position for each in body.committed}
+    committed = {name_of(each): number("position", each.position) for each in body.committed}
     watermark = body.watermark if body.HasField("watermark") else None
     echo, lanes = _heard_echo(body.echo), tuple(body.lanes)
     return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes)
@@ -390,28 +413,29 @@ def _stands(source: pb.Standing) -> Prefix:
 
 
 def _heard_silent(body: pb.Silent) -> said.Silent:
-    return said.Silent(body.child, body.generation, name_of(body.source), _stands(body.source))
+    generation = number("generation", body.generation)
+    return said.Silent(body.child, generation, name_of(body.source), _stands(body.source))
 
 
 def _heard_crowded(body: pb.Crowded) -> said.Crowded:
-    prefix = _stands(body.source)
-    return said.Crowded(body.child, body.generation, name_of(body.source), prefix, body.keys)
+    generation, keys = number("generation", body.generation), number("keys", body.keys)
+    return said.Crowded(body.child, generation, name_of(body.source), _stands(body.source), keys)
 
 
 _DECODERS: dict[str, Callable[..., said.Message]] = {
     "hello": _heard_hello,
     "register": _heard_register,
-    "leave": lambda m: said.Leave(m.node, m.generation),
+    "leave": lambda m: said.Leave(m.node, number("generation", m.generation)),
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
-    "welcome": lambda m: said.Welcome(m.opening, name_of(m), m.offset, m.child, m.address),
+    "welcome": lambda m: said.Welcome(m.opening, name_of(m), number("offset", m.offset), m.child, m.address),
     "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason, m.quarantined),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(
         _heard(m.stream), m.id, m.lane, partials.decode(m.partial), tuple(map(_heard_echo, m.echoes))
     ),
     "probe": _heard_probe,
-    "ask": lambda m: said.Ask(_heard(m.stream), m.lane, tuple(map(name_of, m.sources)), m.version),
+    "ask": _heard_ask,
     "tell": lambda m, changes: said.Tell(_heard(m.stream), m.lane, _standings(m.standings), changes),
     "ack": lambda m: said.Ack(_heard(m.stream), m.id),
     "resync": lambda m, changes: said.Resync(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from headwater.groups.sliced import SlicedPart
 from headwater.merging.marks import MarkCells
 from headwater.merging.sessions import Fragments
 from headwater.partials import Partial, Span
-from headwater.prefix import KeyedMarks, MarkState, Prefix, Refused
+from headwater.prefix import NO_SKIPS, KeyedMarks, MarkState, Prefix, Refused
 from headwater.queries import EVERYTHING, Where
 from headwater.rows import TS_MAX, TS_MIN, Ints, Rows
 from headwater.sources import SourceId
@@ -20,6 +21,7 @@ from headwater.windows import TS_LIMIT
 from headwater_wire import states
 from headwater_wire.arrays import coded, narrow, packed, viewed
 from headwater_wire.errors import Malformed
+from headwater_wire.numbers import number
 from headwater_wire.v1 import partials_pb2 as pb
 
 Place = tuple[str, str | None]
@@ -27,6 +29,8 @@ Place = tuple[str, str | None]
 CODE_LIMIT = 1 << 22
 # As many sites a group that tells no keys apart has at most.
 PLACES_WITHOUT_KEYS = 1 << 16
+# Of so many sources the names are not made anew with every batch.
+SOURCES = 1 << 16
 
 
 def encode(partial: Partial) -> pb.Partial:
@@ -34,9 +38,11 @@ def encode(partial: Partial) -> pb.Partial:
         version=partial.version,
         signature=partial.signature,
         largest=partial.largest if partial.largest > TS_MIN else None,
-        sources=[_source(code, name) for code, name in partial.sources.items()],
-        vector=_vector(partial),
     )
+    for code, text in partial.sources.items():
+        source = _id(text)
+        message.sources.add(code=code, name=source.name, incarnation=source.incarnation)
+    _vector(partial, message)
     for group, part in partial.parts.items():
         if isinstance(part, SlicedPart):
             message.parts.append(pb.Part(group=group, sliced=_sliced(part)))
@@ -51,39 +57,53 @@ def encode(partial: Partial) -> pb.Partial:
 
 
 def decode(message: pb.Partial) -> Partial:
-    partial = Partial(
-        version=message.version,
-        signature=message.signature,
-        largest=message.largest if message.HasField("largest") else TS_MIN,
-        keys=list(message.keys),
-    )
-    for source in message.sources:
-        if source.code >= CODE_LIMIT:
-            raise Malformed("sources.code", f"is {source.code}", f"send codes below {CODE_LIMIT}")
-        partial.sources[source.code] = str(SourceId(source.name, source.incarnation))
+    partial = decode_sliced(message)
+    partial.keys = list(message.keys)
     for span in message.vector:
-        if span.low.position > span.high.position:
-            behind = f"ends at {span.high.position}, before it begins at {span.low.position}"
+        low, high = prefix(span.low), prefix(span.high)
+        if low.position > high.position:
+            behind = f"ends at {high.position}, before it begins at {low.position}"
             raise Malformed("vector", behind, "send records behind low, up to high")
+        refused, sample = span.refused, span.sample
         partial.vector[_name(partial, span.source)] = Span(
-            prefix(span.low),
-            prefix(span.high),
-            dict(span.refused),
-            tuple(Refused(refused.seq, refused.ts, refused.reason) for refused in span.sample),
+            low,
+            high,
+            dict(refused) if refused else {},
+            tuple(Refused(each.seq, each.ts, each.reason) for each in sample) if sample else (),
             span.heartbeats,
         )
     for part in message.parts:
-        if part.WhichOneof("part") == "sliced":
-            partial.parts[part.group] = _sliced_part(part.sliced)
-        else:
+        if part.WhichOneof("part") != "sliced":
             partial.parts[part.group] = _marked_part(part.marked, partial)
     partial.events = [_rows(forwarded, partial) for forwarded in message.events]
     return partial
 
 
-def _source(code: int, name: str) -> pb.Source:
-    source = SourceId.of(name)
-    return pb.Source(code=code, name=source.name, incarnation=source.incarnation)
+def decode_sliced(message: pb.Partial) -> Partial:
+    """What a partial holds of windows that are cut by time, and nothing else of it."""
+    partial = Partial(
+        version=number("version", message.version),
+        signature=message.signature,
+        largest=message.largest if message.HasField("largest") else TS_MIN,
+    )
+    for source in message.sources:
+        if source.code >= CODE_LIMIT:
+            raise Malformed("sources.code", f"is {source.code}", f"send codes below {CODE_LIMIT}")
+        partial.sources[source.code] = _text(source.name, source.incarnation)
+    for part in message.parts:
+        if part.WhichOneof("part") == "sliced":
+            partial.parts[part.group] = _sliced_part(part.sliced)
+    return partial
+
+
+@lru_cache(maxsize=SOURCES)
+def _text(name: str, incarnation: int) -> str:
+    return str(SourceId(name, incarnation))
+
+
+@lru_cache(maxsize=SOURCES)
+def _id(text: str) -> SourceId:
+    return SourceId.of(text)
 
 
 def _name(partial: Partial, code: int) -> str:
@@ -95,26 +115,33 @@ def _name(partial: Partial, code: int) -> str:
 # Prefixes
 
 
-def _vector(partial: Partial) -> Iterator[pb.Span]:
+def _vector(partial: Partial, message: pb.Partial) -> None:
     code_of = {name: code for code, name in partial.sources.items()}
     for name, span in partial.vector.items():
-        yield pb.Span(
-            source=code_of[name],
-            low=prefix_message(span.low),
-            high=prefix_message(span.high),
-            refused=span.refused,
-            sample=[pb.Refused(seq=r.seq, ts=r.ts, reason=r.reason) for r in span.sample],
-            heartbeats=span.heartbeats,
-        )
+        held = message.vector.add(source=code_of[name], heartbeats=span.heartbeats)
+        _write(span.low, held.low)
+        _write(span.high, held.high)
+        if span.refused:
+            held.refused.update(span.refused)
+        for each in span.sample:
+            held.sample.add(seq=each.seq, ts=each.ts, reason=each.reason)
 
 
 def prefix_message(given: Prefix) -> pb.Prefix:
-    message = pb.Prefix(
-        position=given.position,
-        largest=given.largest if given.largest > TS_MIN else None,
-        skips=sorted(given.skips),
-        opening=given.opening,
-    )
+    message = pb.Prefix()
+    _write(given, message)
+    return message
+
+
+def _write(given: Prefix, message: pb.Prefix) -> None:
+    # Also where nothing of it is set, it is there.
+    message.position = given.position
+    if given.largest > TS_MIN:
+        message.largest = given.largest
+    if given.opening:
+        message.opening = given.opening
+    if given.skips:
+        message.skips.extend(sorted(given.skips))
     for query, marks in given.marks.items():
         for key, state in marks.items():
             message.marks.append(
@@ -122,17 +149,25 @@ def prefix_message(given: Prefix) -> pb.Prefix:
                     query=query, key=key, ordinal=state.ordinal, opened=state.opened, since=state.since
                 )
             )
-    return message
 
 
 def prefix(message: pb.Prefix) -> Prefix:
+    marks, skips = message.marks, message.skips
+    return Prefix(
+        number("position", message.position),
+        message.largest if message.HasField("largest") else TS_MIN,
+        _marks(marks) if marks else {},
+        frozenset(number("skips", seq) for seq in skips) if skips else NO_SKIPS,
+        message.opening,
+    )
+
+
+def _marks(messages: Iterable[pb.MarkState]) -> dict[str, KeyedMarks]:
     marks: dict[str, dict[str | None, MarkState]] = {}
-    for mark in message.marks:
+    for mark in messages:
         state = MarkState(mark.ordinal, mark.opened if mark.HasField("opened") else None, mark.since)
         marks.setdefault(mark.query, {})[mark.key if mark.HasField("key") else None] = state
-    held: dict[str, KeyedMarks] = dict(marks)
-    largest = message.largest if message.HasField("largest") else TS_MIN
-    return Prefix(message.position, largest, held, frozenset(message.skips), message.opening)
+    return dict(marks)
 
 
 # Groups

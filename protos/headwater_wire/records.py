@@ -21,9 +21,13 @@ def encode(record: held.Record) -> bytes:
         message.admitted.site, message.admitted.lateness = body.site, body.lateness
         message.admitted.spool, message.admitted.opening = body.spool, body.opening
         message.admitted.offset = body.offset
+        message.admitted.earlier.extend(body.earlier)
     elif isinstance(body, held.Opened):
         message.opened.source.CopyFrom(named(body.source))
         message.opened.opening = body.opening
+        message.opened.earlier.extend(body.earlier)
+        if body.upto is not None:
+            message.opened.upto = body.upto
     elif isinstance(body, held.Idled):
         message.idled.CopyFrom(named(body.source))
     elif isinstance(body, held.Resumed):
@@ -51,7 +55,6 @@ def encode(record: held.Record) -> bytes:
         message.left = body.node
     elif isinstance(body, held.Assigned):
         message.assigned.source, message.assigned.child = body.source, body.child
-        message.assigned.fixed = body.fixed
     else:
         message.changed.CopyFrom(change_message(body.change))
     return message.SerializeToString()
@@ -76,10 +79,18 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
     if kind == "admitted":
         given = message.admitted
         return held.Admitted(
-            name_of(given.source), given.site, given.lateness, given.spool, given.opening, given.offset
+            name_of(given.source),
+            given.site,
+            given.lateness,
+            given.spool,
+            given.opening,
+            given.offset,
+            tuple(given.earlier),
         )
     if kind == "opened":
-        return held.Opened(name_of(message.opened.source), message.opened.opening)
+        upto = message.opened.upto if message.opened.HasField("upto") else None
+        opened = message.opened
+        return held.Opened(name_of(opened.source), opened.opening, upto, tuple(opened.earlier))
     if kind == "idled":
         return held.Idled(name_of(message.idled))
     if kind == "resumed":
@@ -104,5 +115,5 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
     if kind == "left":
         return held.Left(message.left)
     if kind == "assigned":
-        return held.Assigned(message.assigned.source, message.assigned.child, message.assigned.fixed)
+        return held.Assigned(message.assigned.source, message.assigned.child)
     raise Malformed("record", "is of no kind that is known here", "use the program that wrote the log")

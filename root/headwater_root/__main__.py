@@ -7,7 +7,9 @@ import logging
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater_wire import failpoints, handshakes, logs
@@ -29,9 +31,25 @@ exit codes:
 
 
 def main() -> int:
+    return start("headwater-root", __doc__, lambda parser: None, _embedded)
+
+
+def _embedded(arguments: argparse.Namespace) -> Callable[..., Any]:
+    from headwater_root.runtime import RootRuntime
+
+    return RootRuntime
+
+
+def start(
+    name: str,
+    about: str | None,
+    options: Callable[[argparse.ArgumentParser], None],
+    kind: Callable[[argparse.Namespace], Callable[..., Any]],
+) -> int:
+    """The program of a kind of root, which has `options` of its own; `kind` imports it."""
     parser = argparse.ArgumentParser(
-        prog="headwater-root",
-        description=__doc__,
+        prog=name,
+        description=about,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -62,10 +80,11 @@ def main() -> int:
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
+    options(parser)
     arguments = parser.parse_args()
     try:
         watched = handshakes.watch(os.environ)
-        logs.configure("headwater-root", os.environ)
+        logs.configure(name, os.environ)
         failpoints.arm(os.environ)
         # Behind that: gRPC looks at its own log's settings when it is imported.
         from headwater_root import program
@@ -88,6 +107,7 @@ def main() -> int:
             metrics=metrics,
             tls=tls,
             handshakes=watched,
+            make=kind(arguments),
         )
     except Invalid as error:
         log.error(logs.told("the root cannot be started", error))

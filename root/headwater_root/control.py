@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from headwater.changes import Change
 from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater.groups.members import Active
 from headwater.machines.messages import Send
 from headwater.machines.root import RootMachine
-from headwater.node import Change, Source
+from headwater.progress import Source
 from headwater.queries import Query
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import SourceId
@@ -71,9 +72,12 @@ class Control(control_pb2_grpc.ControlServicer):
         send: Callable[[Sequence[Send]], None],
         halt: Callable[[HeadwaterError], None],
         functions: Functions = lambda name: None,
+        unmerged: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`windows` says how many each query (by its number) has put out, `halt` takes what no root
-        survives, `functions` finds users' functions by their names."""
+        survives, `functions` finds users' functions by their names. `unmerged` is of how many records the
+        windows are not out, where these come later."""
+        self._unmerged = unmerged
         self._topology, self._machine, self._deliveries = topology, machine, deliveries
         self._windows, self._send, self._halt, self._functions = windows, send, halt, functions
         # Up to which version changes are measured, and the bytes of what they have added.
@@ -282,6 +286,7 @@ class Control(control_pb2_grpc.ControlServicer):
             next=reached if reached < len(engine.sources) else 0,
             nodes=[] if request.after else list(islice(self._nodes(), NODES_LIMIT)),
             quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
+            unmerged=self._unmerged(),
         )
 
     def _quarantined(self) -> Iterator[pb.QuarantinedSource]:
@@ -338,7 +343,7 @@ class Control(control_pb2_grpc.ControlServicer):
     def _sinks(self) -> Iterator[pb.SinkStatus]:
         last, failing = self._deliveries.last, self._deliveries.failing
         for name, cursor in self._deliveries.cursors:
-            failure = _cut(failing.get(name, ""))
+            failure = _cut(str(failing.get(name, "")))
             yield pb.SinkStatus(name=name, behind=max(last - cursor, 0), delivered=cursor, failure=failure)
 
     # Sources

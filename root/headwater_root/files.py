@@ -63,6 +63,13 @@ def replace(path: Path, data: bytes, failpoint: str = "") -> None:
     sync_directory(path.parent)
 
 
+def sync(path: Path) -> None:
+    """Make durable a file that somebody else has written, and its name."""
+    with opened(path, os.O_RDONLY) as descriptor:
+        os.fsync(descriptor)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable: a rename is not, before this."""
     with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:

@@ -188,6 +188,11 @@ class Log:
         segment = self._segments[-1]
         return segment.snapshot_position, segment.snapshot
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether a later opening has taken over; may be asked in any thread."""
+        return self._found_epoch()[1] != self._signature
+
     def read(self, after: int) -> Iterator[tuple[int, bytes]]:
         """The committed records behind a position, in order, up to the last one at the time it is reached."""
         position = after + 1
@@ -256,16 +261,26 @@ class Log:
             self._check()
             self._fence()
             # One by one, the oldest first: whenever it stops, what is left has no gap.
-            while len(self._segments) > 1:
-                gone, following = self._segments[:2]
-                if following.first > min(before, self._segments[-1].snapshot_position + 1):
-                    break
+            while self.can_truncate(before):
+                gone = self._segments[0]
                 self._segments = self._segments[1:]
                 try:
                     gone.path.unlink()
                     files.sync_directory(self.directory)
                 except OSError as error:
                     raise self._stop("dropping a segment", error) from error
+
+    def can_truncate(self, before: int) -> bool:
+        """Whether there is a segment to be dropped."""
+        held = self._segments
+        return len(held) > 1 and held[1].first <= min(before, held[-1].snapshot_position + 1)
+
+    def check(self) -> None:
+        """Raise if the log takes no more from here: another opening has taken over, or the volume has
+        failed."""
+        with self._committing:
+            self._check()
+            self._fence()
 
     def close(self) -> None:
         """Let go of the log; what was appended and not synced is dropped."""

@@ -69,6 +69,13 @@ class RootMetrics(Collector):
         yield _gauge("sink_lag_positions", "How far a sink is behind the outbox, in positions.", lags, "sink")
         failing: dict[Labels, float] = {labels: labels[0] in deliveries.failing for labels in lags}
         yield _gauge("sink_failing", "1 while a sink cannot deliver.", failing, "sink")
+        failures: dict[Labels, float] = {labels: deliveries.failures[labels[0]] for labels in lags}
+        yield _counter("sink_failures", "Attempts of a sink to deliver that failed.", failures, "sink")
+        lasting: dict[Labels, float] = {(sink,): each for sink, each in deliveries.failing_seconds.items()}
+        said = "Seconds for which a sink has been failing; 0 if it is not."
+        yield _gauge("sink_failing_seconds", said, lasting, "sink")
+        for name, meaning, value in runtime.gauges():
+            yield _gauge(name, meaning, value)
 
     def _records(self) -> Iterator[Metric]:
         engine, name = self._runtime.machine.engine, self._topology

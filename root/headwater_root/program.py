@@ -7,7 +7,7 @@ import errno
 import json
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from headwater_wire.monitor import Monitor
 log = logging.getLogger(__name__)
 DONE = 0
 STATUS_SECONDS = 0.5
+# A kind of root, with the arguments of the embedded one.
+Make = Callable[..., RootRuntime]
 
 
 def run(
@@ -42,8 +44,10 @@ def run(
     metrics: str | None,
     tls: Mapping[str, str | None],
     handshakes: Handshakes | None = None,
+    make: Make = RootRuntime,
 ) -> int:
-    """Run until a signal comes; gives the exit code, and raises if it cannot start or go on."""
+    """Run until a signal comes; gives the exit code, and raises if it cannot start or go on. `make` is the
+    kind of root."""
     # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
     np.seterr(over="ignore", invalid="ignore")
     functions = Functions()
@@ -55,6 +59,7 @@ def run(
         functions,
         credentials,
         handshakes,
+        make,
         status=status,
         keep_results=keep_results,
         snapshot_bytes=snapshot_bytes,
@@ -102,6 +107,7 @@ class _Program:
         functions: Functions,
         credentials: Credentials | None,
         handshakes: Handshakes | None,
+        make: Make,
         *,
         status: bool,
         keep_results: bool,
@@ -110,6 +116,7 @@ class _Program:
         self._topology, self._directory, self._status = topology, directory, status
         self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
         self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
+        self._make = make
         self._runtime: RootRuntime | None = None
 
     def _unready(self) -> str | None:
@@ -121,7 +128,7 @@ class _Program:
     def _open(self) -> RootRuntime:
         # Whoever reads the status shows results in their own way.
         asked = self._topology.root.sinks
-        return RootRuntime(
+        return self._make(
             self._topology.queries,
             self._directory,
             Settings(
@@ -187,5 +194,6 @@ class _Program:
                 await asyncio.wait_for(ended.wait(), STATUS_SECONDS)
             except TimeoutError:
                 continue
+        await runtime.settle()
         if self._status:
             print(json.dumps(runtime.figures()), flush=True)

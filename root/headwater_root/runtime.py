@@ -1,4 +1,5 @@
-"""The embedded root: log in, machine, log out."""
+"""The root at work: log in, machine, log out. What it is by itself is the embedded root; the same with the
+merging elsewhere overrides a few places."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ import logging
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -20,13 +22,17 @@ from headwater.machines.records import Record
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
 from headwater.results import Results
+from headwater.root import Root
 from headwater.sources import SourceId
+from headwater_root import asked as askings
 from headwater_root import resultlines
+from headwater_root.asked import Asked
 from headwater_root.complaints import Complaints
 from headwater_root.control import NAME, Control
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
+from headwater_root.sinks.writer import Writer
 from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
 from headwater_root.timings import Timings
 from headwater_root.volume import Volume
@@ -44,15 +50,21 @@ log = logging.getLogger(__name__)
 
 # How long batches wait for others, so that one fsync makes all of them durable.
 GROUP_SECONDS = 0.002
+# How often it is looked what time alone brings about, in seconds.
+BEAT = 0.02
 # How many bytes of records lie behind a snapshot before there is another one.
 SEGMENT_BYTES = 64 * 2**20
+# What a root with its windows in Spark has in its directory.
+SPARK = "spark.json"
 
 
-class _Journal:
+class Journal:
     """The log as the machine sees it."""
 
     def __init__(self, log: Log, syncs: Timings, volume: Volume) -> None:
         self._log, self._syncs, self._volume = log, syncs, volume
+        # Of the last record, in bytes.
+        self.size = 0
 
     @property
     def term(self) -> int:
@@ -60,6 +72,7 @@ class _Journal:
 
     def append(self, record: Record) -> int:
         data = stored.encode(record)
+        self.size = len(data)
         failpoints.reached("root.append")
         with self._volume:
             position = self._log.append([data])[-1]
@@ -85,8 +98,21 @@ class StateUnreadable(PermanentError):
         )
 
 
+class OtherEngine(PermanentError):
+    """A directory that another kind of root has written."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(
+            f"{directory}: its windows are in the checkpoint of a Spark job; start that (root.engine: "
+            "spark), or begin anew in another directory"
+        )
+
+
 class RootRuntime:
     """A root on a directory: what it was, it is again after a restart."""
+
+    # What makes the windows.
+    _engine: type[Root] = Root
 
     def __init__(
         self,
@@ -112,21 +138,33 @@ class RootRuntime:
             # Nobody was told of it: a crash came before it was durable, and whoever sent it sends it again.
             log.warning("a torn end of the log was cut", extra={"bytes": self.log.torn})
         self.outbox = Outbox(directory / "outbox", bound=sys.maxsize if keep_results else BOUND)
-        self.deliveries = Deliveries(self.outbox, sinks_of(sinks, directory / "sinks"), keep=keep_results)
+        try:
+            self.deliveries = Deliveries(
+                self.outbox,
+                sinks_of(sinks, directory / "sinks", Writer(name, self.log.epoch)),
+                keep=keep_results,
+                overtaken=lambda: self.log.overtaken,
+            )
+            journal = self._journal(directory)
+            asked = askings.read(directory, queries, functions)
+            if not self.log.committed:
+                # Before the first record: what that begins with must be known for ever.
+                askings.write(directory, asked)
+        except BaseException:
+            self.log.close()
+            raise
         self.machine = RootMachine(
-            queries,
-            settings,
-            _Journal(self.log, self.syncs, self.volume),
-            lambda: secrets.token_hex(8),
-            self._emit,
+            asked.first, settings, journal, lambda: secrets.token_hex(8), self._emit, self._engine
         )
         # Windows put out, of each query by its number.
         self.emitted: Counter[int] = Counter()
-        self._snapshots = Snapshots(queries, functions, settings.apart)
+        self._snapshots = Snapshots([*asked.first, *queries], functions, settings.apart)
         self._keep, self._segment_bytes = keep_results, segment_bytes
         try:
             self.deliveries.check(self.log.committed)
             self._replay(codec)
+            self._change(asked)
+            askings.write(directory, asked)
         except BaseException:
             self.log.close()
             raise
@@ -137,9 +175,27 @@ class RootRuntime:
         # Why it can go no further, if so: the caller halts.
         self.failed: Exception | None = None
         control = Control(
-            name, self.machine, self.deliveries, self.emitted, self.exchange.send, self._halt, functions
+            name,
+            self.machine,
+            self.deliveries,
+            self.emitted,
+            self.exchange.send,
+            self._halt,
+            functions,
+            self._unmerged,
         )
         self.exchange.offer(NAME, control.join)
+
+    def _journal(self, directory: Path) -> Journal:
+        """What is appended goes here; raises if the directory is not this root's."""
+        if (directory / SPARK).exists():
+            raise OtherEngine(directory)
+        return Journal(self.log, self.syncs, self.volume)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is acknowledged until somebody has caught up."""
+        return self.outbox.full
 
     def _replay(self, codec: Codec) -> None:
         """Be what the log says, and begin a term."""
@@ -153,6 +209,19 @@ class RootRuntime:
             self._roll()
         self.replay_seconds, self.replayed = perf_counter() - begin, self.machine.position
         self.machine.begin()
+
+    def _change(self, asked: Asked) -> None:
+        """Log what the manifest asks for that it did not before, and no longer; again does no harm."""
+        present = set(self.machine.engine.active)
+        for id in asked.removed:
+            if id in present:
+                present.discard(id)
+                self.machine.remove(id)
+                log.info("a query is no longer asked for", extra={"query": id})
+        for query in asked.added:
+            if query.id not in present:
+                self.machine.add(query)
+                log.info("another query is asked for", extra={"query": query.id})
 
     def _restore(self) -> None:
         """Be what the newest snapshot says, if there is one."""
@@ -192,8 +261,12 @@ class RootRuntime:
             self.log.roll(data)
             failpoints.reached("root.rolled")
             self._long = max(self._segment_bytes, len(data))
-            if not self._keep:
-                self.log.truncate(self.log.committed + 1)
+            self._drop_records()
+
+    def _drop_records(self) -> None:
+        """Let go of records that nobody needs."""
+        if not self._keep:
+            self.log.truncate(self.log.committed + 1)
 
     def _emit(self, position: int, results: Results) -> None:
         # One file for each record that makes windows final: a replay writes the same ones.
@@ -220,7 +293,7 @@ class RootRuntime:
         return port
 
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
-        if self.failed is not None or (self.outbox.full and isinstance(message, Delivery)):
+        if self.failed is not None or (self.full and isinstance(message, Delivery)):
             return ()
         refused = self.machine.refusals.count
         try:
@@ -242,11 +315,12 @@ class RootRuntime:
 
     def _commit(self) -> None:
         self._committing = None
-        if self.failed is None and not self.outbox.full:
+        if self.failed is None and not self.full:
             try:
                 sends = self.machine.commit()
                 failpoints.reached("root.published")
                 self.exchange.send(sends)
+                failpoints.reached("root.acknowledged")
                 self.shorten()
             except Exception as error:
                 self.failed = error
@@ -270,15 +344,19 @@ class RootRuntime:
     async def _beats(self) -> None:
         while self.failed is None:
             try:
+                self._look()
                 # At the bound nothing more is acknowledged until the sinks have caught up.
-                if not self.outbox.full:
+                if not self.full:
                     self._tick()
                     self.shorten()
             # Whatever it is, a root whose heart has stopped must not seem alive.
             except Exception as error:
                 self.failed = error
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(BEAT)
         await self.exchange.ready(False)
+
+    def _look(self) -> None:
+        """Raise if something that runs beside has ended."""
 
     def _tick(self) -> None:
         engine, waited = self.machine.engine, not self.machine.engine.started
@@ -287,7 +365,15 @@ class RootRuntime:
             told = {"sources": len(engine.sources), "expected": self.machine.settings.expected}
             log.warning("started without all sources that are expected", extra=told)
 
-    def figures(self) -> dict[str, int | None]:
+    def _unmerged(self) -> int | None:
+        """Of how many records the windows are not out; None where they are out with the record."""
+        return None
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        """Metrics of this kind of root alone: name, meaning and value."""
+        yield from ()
+
+    def figures(self) -> dict[str, Any]:
         """What an operator asks first."""
         engine = self.machine.engine
         accounts = [engine.account(name) for name in engine.sources]
@@ -306,14 +392,19 @@ class RootRuntime:
             "outbox_full": int(self.outbox.full),
             "sinks_behind": self.deliveries.behind,
             "sinks_failing": len(self.deliveries.failing),
+            "lags": {name: lag for name, lag in self.deliveries.lags.items() if lag},
         }
 
-    async def stop(self) -> None:
+    async def settle(self) -> None:
+        """Take no more, and put out the windows of what was taken."""
         if self._committing is not None:
             self._committing.cancel()
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)
         await self.exchange.close()
+
+    async def stop(self) -> None:
+        await self.settle()
         await self.deliveries.stop()
         self.log.close()

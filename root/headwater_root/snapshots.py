@@ -25,16 +25,19 @@ import numpy as np
 
 from headwater import aggregates
 from headwater.aggregates import Aggregate, UserDefined
+from headwater.catalog import every
 from headwater.errors import PermanentError
 from headwater.machines.lanes import Apart
-from headwater.node import every
 from headwater.operators import NOTHING, Custom
-from headwater.queries import EVERYTHING, Query
+from headwater.queries import EVERYTHING, KINDS, Query
+from headwater.root import Root
 from headwater.rows import SourceOrder
 from headwater.topology import Functions
 
 # To be raised whenever a class whose objects are in the state gets, loses or changes an attribute.
-FORMAT = 3
+FORMAT = 5
+# States of these are read too, and brought to the present one.
+OLDER = (4,)
 
 _MAGIC = b"HWSTATE\n"
 _HEAD = struct.Struct("<8sIH")
@@ -99,7 +102,7 @@ class Snapshots:
         _, found, length = _HEAD.unpack_from(data)
         begin = _HEAD.size + length
         release = data[_HEAD.size : begin].decode(errors="replace")
-        if found != FORMAT:
+        if found != FORMAT and found not in OLDER:
             raise Unreadable(
                 f"release {release} wrote the state of the root in format {found}, and this one reads format "
                 f"{FORMAT}"
@@ -107,7 +110,10 @@ class Snapshots:
         read = BytesIO(data)
         read.seek(begin)
         try:
-            return _Unpickler(read, self.named).load()
+            state = _Unpickler(read, self.named).load()
+            if found < 5:
+                _know_kinds(state)
+            return state
         # What is not as it should be shows in any way.
         except Exception as error:
             raise Unreadable(
@@ -153,6 +159,14 @@ class Snapshots:
 
     def _function(self, name: str) -> UserDefined | None:
         return self._given.get(name) or self._functions(name)
+
+
+def _know_kinds(state: Any) -> None:
+    """From format 4: a root made the windows of all queries."""
+    held = state[0]
+    held._engine = Root
+    for lane in held.lanes.values():
+        lane.engine._grouping._kinds = KINDS
 
 
 class _Pickler(pickle.Pickler):

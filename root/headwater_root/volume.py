@@ -6,7 +6,7 @@ from types import TracebackType
 
 
 class Volume:
-    """A context around everything that the root writes; one thread enters it, any may look."""
+    """A context around everything that it writes; the loop's thread enters it, any may look."""
 
     def __init__(self) -> None:
         self._depth = 0

@@ -82,6 +82,8 @@ class _Copy:
     base: int
     opened_at: int
     confirmed: bool
+    opening: str
+    earlier: tuple[tuple[str, int], ...]
 
 
 class Spool:
@@ -93,6 +95,7 @@ class Spool:
         self.records: list[Event] = []
         self.unsynced: list[Event] = []
         self.full = self._confirmed = False
+        self.earlier: tuple[tuple[str, int], ...] = ()
         self._counted = counted
         self._copies: list[_Copy] = []
 
@@ -109,11 +112,16 @@ class Spool:
         """What was appended is accepted from here on."""
         self.records += self.unsynced
         self.unsynced.clear()
-        self._copies.append(_Copy(now, self.head, self.base, self.opened_at, self._confirmed))
+        self._copies.append(
+            _Copy(now, self.head, self.base, self.opened_at, self._confirmed, self.opening, self.earlier)
+        )
 
     def open(self, opening: str) -> None:
         self.unsynced.clear()
-        self.opened_at = self.head if self._confirmed or not self.opening else min(self.opened_at, self.head)
+        if self._confirmed or not self.opening:
+            self.opened_at, self.earlier = self.head, ()
+        else:
+            self.earlier = (*self.earlier, (self.opening, self.head))
         self.opening, self._confirmed = opening, False
 
     def set_back(self, time: int) -> None:
@@ -129,6 +137,7 @@ class Spool:
             copy = found[-1]
             self.records = self.records[: copy.head]
             self.base, self.opened_at, self._confirmed = copy.base, copy.opened_at, copy.confirmed
+            self.opening, self.earlier = copy.opening, copy.earlier
             self._copies = found
 
     def confirm(self, opening: str) -> None:

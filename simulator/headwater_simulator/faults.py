@@ -161,7 +161,9 @@ def _return_to(world: World, name: str, spool: Spool) -> None:
 
 
 def _refuse(world: World, fault: Fault) -> bool:
-    spool = world.spools[fault.who]
+    spool = world.spools.get(fault.who)
+    if spool is None:
+        return False
     spool.full = True
     world.at(fault.span, setattr, spool, "full", False)
     return True

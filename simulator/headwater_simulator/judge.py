@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from headwater import oracle
 from headwater.events import Record as Event
@@ -29,6 +29,7 @@ from headwater.root import Root
 from headwater.sources import SourceId
 from headwater.verification import decisions_of, differences
 from headwater_root.lives import Lives
+from headwater_simulator.plans import FAR
 
 
 class Broken(AssertionError):
@@ -178,16 +179,21 @@ class Judge:
     # The end
 
     def final(
-        self, root: RootMachine, found: Mapping[int, list[Result]], heads: Mapping[str, int], until: int
+        self,
+        root: RootMachine,
+        found: Mapping[int, list[Result]],
+        spools: Mapping[str, Sequence[Event]],
+        until: int,
     ) -> None:
         """Every record is counted once, every window is out, and is what the oracle says, in every lane.
 
-        `heads` says how many records each source, by its name, has accepted in its spool; all of them have
-        gone beyond `until`.
+        `spools` has the records of each source, by its name; all of them have gone beyond `until`.
         """
-        for name, head in heads.items():
+        for name, records in spools.items():
             if name not in self.bereft:
-                self._counted_once(name, head)
+                self._tiled(name, len(records))
+            self._counted_once(name, records)
+        self._skipped_rightly(root.engine)
         for name, floors in self._floors.items():
             returns = (d for d in root.engine.decisions if d.source == name and d.kind in ("admit", "resume"))
             if [decision.floor for decision in returns] != floors:
@@ -213,17 +219,48 @@ class Judge:
                     self._account(number, engine, name, decisions_of(engine if lost else root.engine))
         self.windows(root, found)
 
-    def _counted_once(self, name: str, head: int) -> None:
+    def _incarnations(self, name: str) -> list[str]:
+        mine = (SourceId.of(each) for each in self._spools)
+        return [str(each) for each in sorted(each for each in mine if each.name == name)]
+
+    def _tiled(self, name: str, head: int) -> None:
         """I2 and I8 over the incarnations of a source: they tile what its spool has accepted."""
-        mine = sorted((SourceId.of(each).incarnation, each) for each in self._spools)
         end = 0
-        for _, each in mine:
-            if SourceId.of(each).name == name:
-                if self._offsets[each] != end:
-                    raise Broken(f"I2: {each} begins behind record {self._offsets[each]}, counted is {end}")
-                end += self._applied[0].get(each, 0)
+        for each in self._incarnations(name):
+            if self._offsets[each] != end:
+                raise Broken(f"I2: {each} begins behind record {self._offsets[each]}, counted is {end}")
+            end += self._applied[0].get(each, 0)
         if end != head:
             raise Broken(f"I8: {end} records of {name} are counted, {head} were accepted")
+
+    def _counted_once(self, name: str, records: Sequence[Event]) -> None:
+        """I2 and I8 by the records themselves, also where a spool has lost some: none is counted by two
+        incarnations, and what the spool has is counted."""
+        # Copies of a spool hold the same objects, and all that ever were are in the histories.
+        by: dict[int, str] = {}
+        for each in self._incarnations(name):
+            begin = self._offsets[each]
+            end = begin + self._applied[0].get(each, 0)
+            for record in self.histories[self._openings[each]][begin:end]:
+                if by.setdefault(id(record), each) != each:
+                    raise Broken(f"I2: {record} is counted by {by[id(record)]} and by {each}")
+        missing = [record for record in records if id(record) not in by]
+        if missing:
+            raise Broken(f"I8: {missing[0]} of {name} is counted by nobody")
+
+    def _skipped_rightly(self, engine: Root) -> None:
+        """What was never read lay too far ahead: it is the record that an operator has meant."""
+        skipped: dict[tuple[str, int], None] = {}
+        for decision in engine.decisions:
+            if decision.skip is not None and decision.kind == "skip":
+                skipped[decision.source, decision.skip] = None
+            elif decision.skip is not None:
+                skipped.pop((decision.source, decision.skip), None)
+        for name, number in skipped:
+            if number <= engine.sources[name].position:
+                record = self.histories[self._openings[name]][self._offsets[name] + number - 1]
+                if record[0] != FAR:
+                    raise Broken(f"rule 15: {record} of {name} was skipped")
 
     def _account(self, number: int, engine: Root, name: str, decisions: Iterable[oracle.Decision]) -> None:
         """I6: what is late and what is rejected is the same for the oracle, and in every lane."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from random import Random
@@ -16,6 +17,8 @@ CEASES, END = 200, 2_000
 FAR = 1 << 40
 # With which the names of nodes begin, from the children up.
 LETTERS = "ciab"
+# ... and those of sources; and what stands for the root, and for nobody.
+SOURCE, ROOT, NOBODY = "s", "r", "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,23 @@ class Feed:
     lateness: int
     begins: int
     records: tuple[Said, ...]
+
+    def check(self) -> None:
+        """Raise ValueError if it has a value that no run can have."""
+        if not isinstance(self.site, str):
+            raise ValueError(f"site of {self.name} is {self.site!r}; give a text")
+        _whole(f"lateness of {self.name}", self.lateness, 0, END)
+        _whole(f"begins of {self.name}", self.begins, 0, CEASES - 1)
+        for place, said in enumerate(self.records):
+            where = f"of records[{place}] of {self.name}"
+            _whole(f"when {where}", said.when, 0, CEASES - 1)
+            if said.ts != FAR:
+                _whole(f"ts {where}", said.ts, -END, END - 1)
+            for what, given in (("key", said.key), ("mark", said.mark)):
+                if given is not None and not isinstance(given, str):
+                    raise ValueError(f"{what} {where} is {given!r}; give a text or null")
+            if said.value is not None and type(said.value) not in (int, float):
+                raise ValueError(f"value {where} is {said.value!r}; give a number or null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +118,118 @@ class Plan:
         plan.check()
         return plan
 
+    @property
+    def futile(self) -> tuple[Fault, ...]:
+        """Faults that befall nobody: whom they name was cut away."""
+        joined = {
+            fault.who
+            for fault in self.faults
+            if fault.kind == "join" and fault.who[0] in LETTERS[: len(self.layers)]
+        }
+        known = {"root", *self.nodes, *joined, *(feed.name for feed in self.feeds)}
+        needed = ("cut", "move", "assign")
+        return tuple(
+            fault
+            for fault in self.faults
+            if fault.who not in known or (fault.kind in needed and fault.other not in known)
+        )
+
     def check(self) -> None:
-        """Raise ValueError if it names something that there is not."""
-        for what, given, known in (
-            ("query", self.queries, QUERIES.keys()),
-            ("kind of fault", [fault.kind for fault in self.faults], KINDS.keys()),
-            ("child", [self.parents.get(feed.name) for feed in self.feeds], {*self.layers[0]}),
-            ("parent", [self.parents.get(name) for name in self.nodes], {*self.nodes, "root"}),
+        """Raise ValueError if it has a value that no run can have, or names what there cannot be."""
+        for what, least, most in (
+            ("seed", 0, None),
+            ("expected", 1, None),
+            ("delay", 1, CEASES),
+            ("cap", 0, None),
         ):
-            unknown = [each for each in given if each not in known]
-            if unknown or (not given and what not in ("kind of fault",)):
-                raise ValueError(f"no such {what}: {unknown[0] if unknown else 'none is named'}")
+            _whole(what, getattr(self, what), least, most)
+        for what in ("loss", "repeat"):
+            share = getattr(self, what)
+            if type(share) not in (int, float) or not 0 <= share <= 1:
+                raise ValueError(f"{what} is {share!r}; give a share from 0 to 1")
+        for what in ("lanes", "wire", "snapshots", "tight"):
+            if not isinstance(getattr(self, what), bool):
+                raise ValueError(f"{what} is {getattr(self, what)!r}; give true or false")
+        sources = [feed.name for feed in self.feeds]
+        for what, given in (("query", self.queries), ("feed", sources), ("node", self.nodes)):
+            if not given or len(set(given)) < len(given):
+                raise ValueError(f"each {what} is there once, and one at least; there are {[*given]}")
+        for query in self.queries:
+            if query not in QUERIES:
+                raise ValueError(f"no such query: {query}")
+        self._check_tree()
+        for feed in self.feeds:
+            feed.check()
+        joined = set(self.nodes)
+        for place, fault in enumerate(self.faults):
+            try:
+                self._check_fault(fault)
+                if fault.kind == "join":
+                    if fault.who in joined:
+                        raise ValueError(f"{fault.who} is there already")
+                    joined.add(fault.who)
+            except ValueError as error:
+                raise ValueError(f"faults[{place}], {fault.kind} at {fault.at}: {error}") from None
+
+    def _check_tree(self) -> None:
+        """From everybody the way leads up to the root, layer by layer."""
+        if len(self.layers) > len(LETTERS):
+            raise ValueError(f"it has {len(self.layers)} layers; give at most {len(LETTERS)}")
+        if not isinstance(self.parents, dict):
+            raise ValueError(f"parents is {self.parents!r}; give the parent of each node and source, by name")
+        above: dict[str, Sequence[str]] = {}
+        for letter, layer, upper in zip(LETTERS, self.layers, [*self.layers[1:], ("root",)], strict=False):
+            for name in layer:
+                if _rank(name) != letter:
+                    raise ValueError(f"no such node: {name}; its layer has {letter}0, {letter}1 and so on")
+                above[name] = upper
+        # Sources that were cut away still have their parents.
+        for name in [*(feed.name for feed in self.feeds), *(self.parents.keys() - above.keys())]:
+            if _rank(name) != SOURCE:
+                raise ValueError(f"no such source: {name}; they are {SOURCE}0, {SOURCE}1 and so on")
+            above[name] = self.layers[0]
+        for name, uppers in above.items():
+            parent = self.parents.get(name)
+            if parent not in uppers:
+                raise ValueError(
+                    f"no such parent of {name}: {parent}; give one of {', '.join(uppers) or 'none'}"
+                )
+
+    def _check_fault(self, fault: Fault) -> None:
+        _whole("at", fault.at, 0, CEASES - 1)
+        _whole("span", fault.span, 0, CEASES)
+        _whole("number", fault.number, 0, None)
+        if fault.kind not in KINDS:
+            raise ValueError("no such kind of fault")
+        whom, other = MEANT[fault.kind]
+        rank = _rank(fault.who)
+        if rank not in RANKS[whom] or (rank == SOURCE and fault.who not in self.parents):
+            raise ValueError(f"who is {fault.who!r}; give {whom}")
+        rank = _rank(fault.other)
+        if other == "a failpoint":
+            right = fault.other in FAILPOINTS
+            other = f"one of {', '.join(FAILPOINTS)}"
+        elif other == "one above it":
+            height = RANKS["anybody"].index(_rank(fault.who))
+            # What is above may have been cut away, and then the root is.
+            right = rank == RANKS["anybody"][height + 1] or (rank == ROOT and height >= len(self.layers))
+        else:
+            right = rank in RANKS[other] and (rank != SOURCE or fault.other in self.parents)
+        if not right:
+            raise ValueError(f"other is {fault.other!r}; give {other}")
+
+
+def _whole(what: str, given: object, least: int, most: int | None) -> None:
+    if type(given) is not int or given < least or (most is not None and given > most):
+        upto = "" if most is None else f" to {most}"
+        raise ValueError(f"{what} is {given!r}; give a whole number from {least}{upto}")
+
+
+def _rank(name: str) -> str:
+    """What somebody with such a name is; `?` if nobody can have it."""
+    if name in ("", "root"):
+        return ROOT if name else NOBODY
+    return name[0] if re.fullmatch(f"[{SOURCE}{LETTERS}][0-9]+", name) else "?"
 
 
 def draw(seed: int) -> Plan:
@@ -213,6 +334,32 @@ KINDS = {
     "clock_back": 1,  # a child's clock goes behind: what comes lies in its future
 }
 FAILPOINTS = ("append", "appended", "sync", "synced", "emit", "emitted")
+# Whom each kind befalls, and what its `other` is.
+MEANT = {
+    **dict.fromkeys(("crash", "lose", "replace", "leave"), ("a node", "nobody")),
+    **dict.fromkeys(("restart", "setback", "shorten", "respool", "refuse", "retire"), ("a source", "nobody")),
+    **dict.fromkeys(("full", "add", "remove"), ("root", "nobody")),
+    # Of these the other one does not matter.
+    **dict.fromkeys(("split", "slow"), ("anybody", "anybody or nobody")),
+    "pause": ("anybody", "nobody"),
+    "cut": ("anybody", "anybody"),
+    "assign": ("a source", "a child"),
+    "move": ("a source or a node", "one above it"),
+    "join": ("a node", "one above it"),
+    "kill": ("root", "a failpoint"),
+    "clock_back": ("a child", "nobody"),
+}
+# Who those are, by what their names begin with, upwards.
+RANKS = {
+    "a node": LETTERS,
+    "a child": LETTERS[0],
+    "a source": SOURCE,
+    "a source or a node": SOURCE + LETTERS,
+    "anybody": SOURCE + LETTERS + ROOT,
+    "anybody or nobody": SOURCE + LETTERS + ROOT + NOBODY,
+    "root": ROOT,
+    "nobody": NOBODY,
+}
 
 
 def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed]) -> tuple[Fault, ...]:

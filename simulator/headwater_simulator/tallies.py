@@ -5,16 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 
 from headwater_simulator.reached import Code, Line
 from headwater_simulator.runs import Outcome, run
 
-# As many seeds a worker takes at a time.
-BLOCK = 10
+# As many seeds wait for each worker, with the one that it runs.
+AHEAD = 4
 
 
 @dataclass(slots=True)
@@ -49,36 +51,53 @@ class Tally:
         self.failures += other.failures
 
 
-def tally(seeds: range, *, coverage: bool = False) -> Tally:
-    """Run seeds, one after the other; `coverage` looks at every line, which takes several times as long."""
-    total = Tally()
-    with Code().watched(total.reached) if coverage else nullcontext():
-        for seed in seeds:
-            total.add(run(seed))
-    return total
+def tallies(seeds: range, jobs: int, *, coverage: bool = False) -> Generator[Tally, None, None]:
+    """Run seeds in as many processes, and tell of each as it is done; whoever closes it ends them at once.
 
-
-def tallies(seeds: range, jobs: int, *, coverage: bool = False) -> Iterator[Tally]:
-    """Run seeds in as many processes, and tell of each block as it is done."""
-    blocks = [seeds[begin : begin + BLOCK] for begin in range(0, len(seeds), BLOCK)]
-    work = [(block, coverage) for block in blocks]
+    `coverage` looks at every line, which takes several times as long."""
     if jobs == 1:
-        yield from map(_work, work)
+        for seed in seeds:
+            yield _tally(seed, coverage)
         return
-    # Ctrl-C is the first process's business: it ends the others, each behind its block.
-    pool = ProcessPoolExecutor(
-        min(jobs, len(work)),
-        multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    )
+    left, under_way = iter(seeds), set[Future[Tally]]()
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(min(jobs, len(seeds)), multiprocessing.get_context("spawn"))
     try:
-        for done in as_completed([pool.submit(_work, each) for each in work]):
-            yield done.result()
+        while True:
+            with _without_interrupts():
+                for seed in islice(left, AHEAD * jobs - len(under_way)):
+                    under_way.add(pool.submit(_tally, seed, coverage))
+            if not under_way:
+                return
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            # If a process was killed, that comes after what the others have done.
+            for each in sorted(done, key=lambda each: each.exception() is not None):
+                yield each.result()
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _work(given: tuple[range, bool]) -> Tally:
-    seeds, coverage = given
-    return tally(seeds, coverage=coverage)
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started meanwhile never see Ctrl-C: it is the first one's business to end them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _tally(seed: int, coverage: bool) -> Tally:
+    total = Tally()
+    with _code().watched(total.reached) if coverage else nullcontext():
+        total.add(run(seed))
+    return total
+
+
+@cache
+def _code() -> Code:
+    return Code()

@@ -104,9 +104,9 @@ class World:
         self._outlast()
         machine = self.living_root()
         assert machine is not None
-        heads = {name: spool.head for name, spool in self.spools.items()}
+        spools = {name: spool.records for name, spool in self.spools.items()}
         slowest = max(feed.lateness for feed in self.plan.feeds)
-        self.judge.final(machine, self.found, heads, END - slowest)
+        self.judge.final(machine, self.found, spools, END - slowest)
         self._replay(machine)
         if self.plan.seed % 4 == 0:
             self._lose_log()
@@ -257,6 +257,9 @@ class World:
                 self.happened[f"kill at {error}"] += 1
             self._died(self.rng.randint(1, 60))
             return
+        if not isinstance(machine, source.SourceMachine) and machine.refusals.count:
+            (_, what), *_ = machine.refusals.news()
+            raise Broken(f"rule 6: {name} takes what a sound node has sent for broken: {what}")
         if isinstance(machine, root.RootMachine):
             self._judge_root(machine)
         elif sends and isinstance(machine, node.NodeMachine) and not zombie:
@@ -342,11 +345,13 @@ class World:
     def _follow(self, name: str, machine: source.SourceMachine) -> None:
         """Whoever owns the connections of a source follows a redirect, or finds nobody there."""
         chance = self._chance_of(name)
-        if machine.assigned is not None and machine.assigned[0] != self.parent[name]:
+        if machine.assigned is not None:
             child = machine.assigned[0]
-            if child not in self.machines or chance.random() < 0.2:
+            if child == self.parent[name]:
+                machine.avoid = ""
+            elif child not in self.machines or chance.random() < 0.2:
                 machine.avoid = child
-            elif chance.random() < 0.5:
+            elif chance.random() < 0.5 and child != machine.avoid:
                 self.parent[name] = child
         if self.parent[name] not in self.machines and chance.random() < 0.3:
             self.parent[name] = chance.choice(self.layers[0])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import io
+from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from headwater_cli import demo
-from headwater_cli.feeds import Generated
+from headwater_cli.feeds import Generated, Kept
 from headwater_cli.generator import Sensor, limited, needed
 from headwater_cli.latency import Latency
 from headwater_cli.picture import Picture, Row
@@ -20,6 +22,8 @@ from headwater_cli.rates import Rates
 from headwater_cli.run import Run
 from headwater_cli.summary import Layer, Summary, size, told
 from headwater_cli.times import moment
+from headwater_source import Source
+from headwater_source.columns import Events
 
 LATENESS = {"a": 2, "b": 0, "c": 5}
 
@@ -56,6 +60,20 @@ def test_a_window_that_came_before_all_sources_were_there_is_left_out() -> None:
     latency.handed("a", 10, 5.0)
     latency.came_out(10, 4.0)
     assert latency.quantiles(0.5) == []
+
+
+def test_a_source_that_is_given_up_holds_no_window_up() -> None:
+    latency = Latency(3)
+    latency.handed("a", 10, 1.0)
+    latency.handed("b", 30, 2.0)
+    latency.give_up("never came", 3.0)
+    latency.came_out(10, 4.0)
+    latency.give_up("a", 5.0)
+    assert latency.reached == 30
+    latency.came_out(30, 7.0)
+    assert latency.quantiles(0.0, 1.0) == [1.0, 2.0]
+    latency.give_up("b", 8.0)
+    assert latency.reached == 30
 
 
 @given(st.lists(st.floats(0.1, 5_000), min_size=1, max_size=30), st.integers(1, 100_000))
@@ -100,6 +118,9 @@ def test_what_does_not_add_up_is_said() -> None:
     summary.counted, summary.differing, summary.failed = 8, 0, {}
     summary.judge()
     assert summary.ok
+    summary.counted, summary.unread = 5, 4
+    summary.judge()
+    assert summary.problems == ["10 events were sent, but 7 are counted, late or rejected and 4 not read"]
 
 
 def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others() -> None:
@@ -114,7 +135,7 @@ def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others()
             asyncio.create_task(run._feed(feed, child))
             for feed in (Generated(done, 0), Generated(going, 600))
         ]
-        while set(run.records) != {"done", "going"}:
+        while set(run.tally.records) != {"done", "going"}:
             await asyncio.sleep(0.01)
         for task in feeding:
             task.cancel()
@@ -124,12 +145,38 @@ def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others()
 
     try:
         asyncio.run(interrupted())
-        sent = run.records["going"]
+        sent = run.tally.records["going"]
         assert sent >= 10
         for heartbeats in (0, 1):
             root.last = {"counted": 7 + heartbeats, "heartbeats": heartbeats, "late": 2}
             run._sum_up({})
             assert (run.summary.sent, run.summary.counted, run.summary.late) == (sent, 7, 2)
+    finally:
+        run.clean()
+
+
+def test_a_full_spool_of_a_source_that_is_fenced_makes_nobody_wait(tmp_path: Path) -> None:
+    run = Run(demo.topology(), demo.DOCUMENT, children=1, layers=[], seconds=600)
+
+    async def given() -> None:
+        # Nobody listens there, so nothing of the spool is ever counted.
+        source = Source("s", "127.0.0.1:1", spool=tmp_path / "s", spool_bytes=1 << 16)
+        source.open()
+        client = source.start()
+        run.clients = [client]
+        feed, ts = Kept("s", "", 0), np.arange(100_000)
+        giving = asyncio.create_task(run._give(feed, source, Events(ts, np.ones(len(ts)))))
+        while not source.accepted:
+            await asyncio.sleep(0.01)
+        client.machine.fenced = "it is in quarantine"
+        async with asyncio.timeout(60):
+            accepted = await giving
+        assert run.fenced == {"s": "it is in quarantine"}
+        assert 0 < accepted == run.tally.records["s"] == source.accepted < len(ts)
+        await source.close()
+
+    try:
+        asyncio.run(given())
     finally:
         run.clean()
 

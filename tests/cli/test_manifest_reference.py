@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "manifest.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 # Mappings whose names are the user's, or an API server's.
-NOT_OURS = ("selector", "nodeSelector", "metadata")
+NOT_OURS = ("selector", "nodeSelector", "metadata", "headersEnv")
 
 
 def test_the_examples_are_accepted(tmp_path: Path) -> None:

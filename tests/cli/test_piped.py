@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from headwater_cli import piped
+from headwater_cli import manifests, piped
 from headwater_cli.app import main
+from headwater_cli.client import At, connected
 from headwater_cli.manifests import topology
 from headwater_cli.piped import Piped
+from headwater_cli.run import Run
+from headwater_cli.summary import Summary
 from headwater_source.columns import Events
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -80,6 +86,125 @@ def test_a_pipe_is_exact() -> None:
     summary = json.loads(done.stdout)
     assert (summary["differing"], summary["sources"], summary["sent"]) == (0, 1, 1_000)
     assert summary["windows"] > 0
+
+
+def test_a_run_ends_though_a_source_is_in_quarantine(tmp_path: Path) -> None:
+    path, bounded = tmp_path / "x.csv", tmp_path / "bounded.yaml"
+    bounded.write_text(
+        (EXAMPLES / "tumbling.yaml").read_text().replace("  root:", "  limits: {keysPerSource: 3}\n  root:")
+    )
+    lines = ["ts,value,key,source"]
+    for n in range(1_500):
+        key = f"made-up-{n}" if n % 3 == 1 and n >= 600 else f"k{n % 3}"
+        lines.append(f"{1_700_000_000_000_000 + n * 5_000},{n % 7},{key},s{n % 3}")
+    # Heartbeats of the input are records of it, unlike those with which the run itself ends its sources.
+    lines += [f"{1_700_000_008_000_000 + n},,,s0" for n in range(5)]
+    path.write_text("\n".join(lines))
+    done = run(bounded, "--input", path, "--verify")
+    assert done.returncode == 1, done.stderr + done.stdout
+    summary = json.loads(done.stdout)
+    # Every third is of s1, whose only key up to there is k1: two more are read, the next one is too many.
+    assert (summary["sent"], summary["counted"], summary["unread"]) == (1_505, 1_505 - 298, 298)
+    assert (summary["ok"], summary["differing"], summary["failed"]) == (False, 0, {})
+    reason = "it has brought 301 distinct keys, and limits.keysPerSource is 3"
+    assert summary["quarantined"] == {"s1": reason}
+    problem = (
+        f"s1 is in quarantine: {reason}; mend its events, or raise that bound in the topology where the keys "
+        "are meant, and run it again"
+    )
+    assert summary["problems"] == [problem]
+    assert problem in done.stderr.splitlines()
+
+
+async def reached(asked: Callable[[], object], running: asyncio.Task[Summary]) -> None:
+    async with asyncio.timeout(60):
+        while not asked():
+            if running.done():
+                pytest.fail(f"the run has ended: {running.result()}")
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Run, Piped, IO[bytes]]]:
+    """A run whose input does not end, and of whose two sources one brings too many keys."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    bounded, fifo = tmp_path / "bounded.yaml", tmp_path / "x"
+    bounded.write_text(
+        (EXAMPLES / "tumbling.yaml").read_text().replace("  root:", "  limits: {keysPerSource: 3}\n  root:")
+    )
+    os.mkfifo(fifo)
+    # To write and to read: nobody waits for the other side.
+    with open(os.open(fifo, os.O_RDWR), "wb", buffering=0) as pipe:
+        pipe.write(b"ts,value,key,source\n1,1,k,s0\n")
+        pipe.write(b"".join(b"2,1,k%d,s1\n" % n for n in range(10)))
+        found = topology(bounded)
+        input = Piped(str(fifo), "csv", "", found, keep=True)
+        work = Run(found, manifests.read(bounded), 1, [], 10, piped=input, engine="embedded")
+        try:
+            yield work, input, pipe
+        finally:
+            work.clean()
+
+
+def _is_fenced(work: Run) -> bool:
+    return any(each.name == "s1" and each.machine.fenced is not None for each in work.clients)
+
+
+def test_a_run_that_is_stopped_tells_of_a_quarantine(crowded: tuple[Run, Piped, IO[bytes]]) -> None:
+    work, _, pipe = crowded
+
+    async def stopped() -> None:
+        running = asyncio.create_task(work.run(verify=True))
+        try:
+            await reached(lambda: _is_fenced(work), running)
+            pipe.write(b"3,1,k,s1\n")
+            await reached(lambda: "s1" in work.fenced, running)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(stopped())
+    reason = "it has brought 10 distinct keys, and limits.keysPerSource is 3"
+    assert work.summary.quarantined == {"s1": reason}
+    assert work.summary.unread == 7
+
+
+def test_a_name_that_was_released_since_is_told_as_it_was_and_only_what_was_accepted_is_sent(
+    crowded: tuple[Run, Piped, IO[bytes]],
+) -> None:
+    work, input, pipe = crowded
+
+    async def told() -> Summary:
+        running = asyncio.create_task(work.run(verify=True))
+        try:
+            await reached(lambda: _is_fenced(work), running)
+            pipe.write(b"".join(b"3,1,k,s%d\n" % (n % 2) for n in range(200)))
+            await reached(lambda: "s1" in work.fenced, running)
+            with connected(At(f"127.0.0.1:{work.root.port}")) as root:
+                assert (await asyncio.to_thread(root.release, "s1")).released
+            pipe.close()
+            return await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    summary = asyncio.run(told())
+    # One and a hundred of s0, ten of s1; of s1 three keys were read, and nothing was accepted any more.
+    assert (summary.sent, summary.counted, summary.unread) == (111, 101 + 3, 7)
+    # And the heartbeat with which s0 ends.
+    assert input.events == 112
+    assert (summary.quarantined, list(summary.fenced), summary.differing) == ({}, ["s1"], 0)
+    (problem,) = summary.problems
+    said = "it is in quarantine: it has brought 10 distinct keys, and limits.keysPerSource is 3; mend "
+    assert problem.startswith(f"the root took nothing more of s1, and told it: {said}")
+
+
+def test_a_fence_that_is_no_quarantine_is_not_called_one() -> None:
+    said = "another spool has its name; end this process, or that one"
+    summary = Summary("x", 1, sent=3, counted=1, unread=2, fenced={"s": said})
+    summary.judge()
+    assert summary.problems == [f"the root took nothing more of s, and told it: {said}"]
+    assert not summary.ok
 
 
 def test_a_bad_input_is_told(tmp_path: Path) -> None:

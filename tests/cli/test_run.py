@@ -55,6 +55,20 @@ def test_a_tree_of_several_layers_is_exact() -> None:
     assert "every window equals the oracle" in done.stdout
 
 
+def test_a_run_ends_though_all_sources_are_in_quarantine(tmp_path: Path) -> None:
+    bounded = tmp_path / "bounded.yaml"
+    text = (FOLDER / "tumbling.yaml").read_text()
+    bounded.write_text(text.replace("  root:", "  limits: {keysPerSource: 3}\n  root:"))
+    done = run("run", bounded, "--seconds", 600, "--children", 1, "--layers", "", "--verify")
+    assert done.returncode == 1, done.stderr + done.stdout
+    told = re.findall(r"^(\S+) is in quarantine: .* limits.keysPerSource is 3; mend .*$", done.stdout, re.M)
+    assert told == [f"meter-{'north' if n < 4 else 'south'}-{n}" for n in range(8)]
+    assert re.search(r"^[\d,]+ events sent: \d+ counted, .* rejected, [\d,]+ not read$", done.stdout, re.M)
+    # What was read before adds up.
+    assert "events were sent, but" not in done.stdout
+    assert "every window equals the oracle" in done.stdout
+
+
 def test_a_source_in_a_result_goes_by_its_name() -> None:
     example = next(path for path in EXAMPLES if path.stem == "punctuation-local")
     done = run("run", example, "--seconds", 2, "--children", 1, "--layers", "1", "--verify")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import random
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from click.testing import CliRunner, Result
 from headwater_cli.app import main
 from headwater_cli.feeds import Kept, beat
 from headwater_cli.generator import AFTER
-from headwater_source.readers import open_input
+from headwater_cli.sending import Options, Sending, as_json
+from headwater_source.readers import Reader, columns_of, open_input
 from tests.tree.processes import Tree, tree
 
 COMMAND = [sys.executable, "-m", "headwater_cli", "send"]
@@ -312,8 +315,11 @@ def test_what_waits_is_not_guessed_before_it_is_connected(shared: Tree, tmp_path
     assert "waiting" not in done.output
     done = send(NOWHERE, path, "--name", "known", "--timeout", "0s", "--json", spool=spool)
     assert not summary(done)["connected"]
+    assert "known: " in summary(done)["problem"]
+    assert NOWHERE in summary(done)["problem"]
     done = send(shared, path, "--name", "known", "--json", spool=spool)
     assert (summary(done)["connected"], summary(done)["left"]) == (True, 0)
+    assert (summary(done)["problem"], summary(done)["fenced"]) == (None, {})
 
 
 @pytest.mark.parametrize("content", ["", "ts,value\n"])
@@ -419,17 +425,83 @@ def test_a_source_in_quarantine_hears_why_and_how_it_ends(tmp_path: Path) -> Non
         process = subprocess.Popen(given, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         try:
             assert process.stderr is not None
-            told = next(line for line in process.stderr if "s: it is in quarantine" in line)
+            told = next(line for line in process.stderr if "it is in quarantine" in line)
         finally:
             process.terminate()
             process.communicate()
         assert "it has brought 4 distinct keys, and limits.keysPerSource is 3" in told
-        remedy = re.search(r"release it with: headwater (source release s), at ", told)
+        # The address is that of a child: it stands where nobody takes it for the root's.
+        assert told.startswith(f"s: the root says through the child at {found.address}: it is in quarantine")
+        remedy = re.search(
+            r"release it with: headwater (source release s); what is accepted is on disk", told
+        )
         assert remedy is not None
+        assert told.count(found.address) == 1
+        ended = asyncio.run(until_fenced(Options(found.address, name="s", spool=spool, resume=True)))
+        assert (ended["ok"], ended["connected"]) == (False, False)
+        assert ended["fenced"]["s"].startswith("it is in quarantine: it has brought 4 distinct keys")
+        assert (
+            ended["problem"]
+            == f"s: the root says through the child at {found.address}: {ended['fenced']['s']}"
+        )
         words = [*remedy.group(1).split(), "--root", f"127.0.0.1:{found.above}"]
         done = CliRunner().invoke(main, words)
         assert done.exit_code == 0, done.output
         assert "s: released; counted up to record 3, it goes on behind that as incarnation 2" in done.output
+        done = send(found, "--resume", "--name", "s", "--json", spool=spool)
+        assert done.exit_code == 0, done.output
+        assert summary(done)["left"] == 0
+
+
+async def until_fenced(options: Options) -> dict[str, Any]:
+    """What `--json` says of a resumed source that is stopped once it hears that it is fenced."""
+    sending = Sending(options, lambda line: None)
+    running = asyncio.create_task(sending.run(None))
+    try:
+        async with asyncio.timeout(60):
+            while not sending.summary.fenced:
+                await asyncio.sleep(0.02)
+                sending._sum_up()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    found = json.loads(as_json(sending.summary))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_what_was_settled_before_a_release_is_not_left(tmp_path: Path) -> None:
+    path, spool = tmp_path / "day.csv", tmp_path / "spools"
+    path.write_text(
+        "\n".join(["ts,key,value", *(f"{BEGIN + n},{key},1" for n, key in enumerate("abcdefghij"))])
+    )
+    with tree(tmp_path / "tree", limits={"keysPerSource": 3}) as found:
+        options = Options(found.address, name="s", spool=spool)
+
+        async def left(reader: Reader | None) -> list[int]:
+            """How many records are left, as often as that changes, until the source is in quarantine."""
+            sending = Sending(replace(options, resume=reader is None), lambda line: None)
+            running, told = asyncio.create_task(sending.run(reader)), list[int]()
+            try:
+                async with asyncio.timeout(60):
+                    while not (sending._open and sending._open["s"].source.fenced):
+                        await asyncio.sleep(0)
+                        sending._sum_up()
+                        if sending.summary.connected and sending.summary.left not in told[-1:]:
+                            told.append(sending.summary.left)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+            return told
+
+        asyncio.run(left(open_input(str(path), None, columns_of(""))))
+        for settled in (3, 6):
+            done = CliRunner().invoke(main, ["source", "release", "s", "--root", f"127.0.0.1:{found.above}"])
+            assert done.exit_code == 0, done.output
+            # What the root has settled it tells with the first word.
+            assert asyncio.run(left(None))[0] == 10 - settled
+        done = CliRunner().invoke(main, ["source", "release", "s", "--root", f"127.0.0.1:{found.above}"])
+        assert done.exit_code == 0, done.output
         done = send(found, "--resume", "--name", "s", "--json", spool=spool)
         assert done.exit_code == 0, done.output
         assert summary(done)["left"] == 0

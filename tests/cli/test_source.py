@@ -89,6 +89,7 @@ def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path)
             assert not source.done
             answer = await asyncio.to_thread(said, running, "source", "skip", "s", 2)
             assert (answer["name"], answer["incarnation"], answer["seq"]) == ("s", 1, 2)
+            assert answer["counted_to"] == 1
             async with asyncio.timeout(20):
                 await source.flush()
 
@@ -96,6 +97,48 @@ def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path)
     found = status(running, "s")
     assert (found["position"], found["counted"], found["rejected"]) == (3, 2, 1)
     assert found["largest"] == BEGIN + 2
+
+
+def test_a_skip_of_a_record_that_the_spool_does_not_have_lapses_and_says_so(
+    running: Tree, tmp_path: Path
+) -> None:
+    sent(running, tmp_path, "s", 1)
+    done = say(running, "source", "skip", "s", 3)
+    assert done.exit_code == 0, done.output
+    assert "record 3 is passed over when it comes" in done.output
+    assert "unless the spool is opened again without it" in done.output
+    # Which one it is most likely to be, if the source waits.
+    assert "s is counted up to record 1: if it waits, then with record 2" in done.output
+    done = say(running, "source", "skip", "s", 2)
+    assert "if it waits" not in done.output
+    sent(running, tmp_path, "s", 2, 3)
+    found = status(running, "s")
+    assert (found["position"], found["counted"], found["rejected"]) == (3, 3, 0)
+
+
+def test_what_a_quarantine_holds_back_is_late_where_the_watermark_has_passed_it(tmp_path: Path) -> None:
+    with tree(tmp_path / "tree", expected=2, limits={"keysPerSource": 3}) as running:
+
+        async def run() -> None:
+            async with Source("s", running.address, spool=tmp_path / "s") as source:
+                await source.send(np.arange(5) + BEGIN, np.ones(5), keys=list("abcde"))
+                await asyncio.to_thread(sent, running, tmp_path, "other", 1, 10 * SECOND)
+                await asyncio.to_thread(
+                    until, lambda: source.fenced is not None, "the source is not in quarantine"
+                )
+            # The others go on without it.
+            watermark = BEGIN + 10 * SECOND
+            await asyncio.to_thread(
+                until, lambda: said(running, "status")["watermark"] == watermark, "the watermark waits"
+            )
+            done = await asyncio.to_thread(say, running, "source", "release", "s")
+            assert "what the watermark has passed by then is late, and in no window" in done.output
+            async with Source("s", running.address, spool=tmp_path / "s") as source, asyncio.timeout(60):
+                await source.flush()
+
+        asyncio.run(run())
+        found = status(running, "s")
+        assert (found["incarnation"], found["position"], found["counted"], found["late"]) == (2, 2, 0, 2)
 
 
 def test_a_source_with_too_many_keys_is_taken_again_once_it_is_released(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from headwater.aggregates import UserDefined
 from headwater.queries import Query, Where
 from headwater.topology import (
+    Archive,
     InvalidTopology,
     LayerPlacement,
     Limits,
@@ -103,6 +104,23 @@ def _taken(document: dict[str, Any]) -> Query:
     return query
 
 
+def test_sinks_with_all_their_fields() -> None:
+    sinks = [
+        {"type": "postgres", "dsn": "host=db dbname=plant", "dsnEnv": "DSN", "table": "a.b", "timeout": "5s"},
+        {"type": "postgres", "secretRef": "db", "dsnEnv": "DSN"},
+        {
+            "type": "webhook",
+            "url": "http://[::1]:8080/b@c?d=e",
+            "headersEnv": {"X-B": "B", "Authorization": "A"},
+        },
+    ]
+    assert topology_of(_small(spec__root__sinks=sinks)).root.sinks == (
+        Sink("postgres", dsn="host=db dbname=plant", dsn_env="DSN", table="a.b", timeout=5_000_000),
+        Sink("postgres", secret_ref="db", dsn_env="DSN"),
+        Sink("webhook", url="http://[::1]:8080/b@c?d=e", headers_env=(("Authorization", "A"), ("X-B", "B"))),
+    )
+
+
 def test_the_manifest_of_the_design() -> None:
     assert topology_of(yaml.safe_load(DESIGN)) == Topology(
         name="factory",
@@ -138,6 +156,42 @@ def test_what_may_be_left_out() -> None:
     assert small.root == RootSpec("embedded")
     assert (small.expected, small.rate) == (4, 200.0)
     assert topology_of(_small(spec__queries=...)).queries == ()
+
+
+def test_an_archive() -> None:
+    assert topology_of(_small()).archive is None
+    least = topology_of(_small(spec__archive={"path": "raw"})).archive
+    assert least == Archive("raw", 60_000_000, 7 * 86_400_000_000, 10 << 30)
+    given = {"path": "/raw", "rotate": "10s", "retain": "1h", "maxBytes": "64 MiB"}
+    assert topology_of(_small(spec__archive=given)).archive == Archive("/raw", 10**7, 36 * 10**8, 64 << 20)
+    plain = topology_of(_small(spec__archive={"path": "raw", "maxBytes": 1 << 20})).archive
+    assert plain is not None
+    assert plain.max_bytes == 1 << 20
+
+
+@pytest.mark.parametrize(
+    "archive, field, told",
+    [
+        ({}, "spec.archive.path", "is missing"),
+        ({"path": "../raw"}, "spec.archive.path", "without"),
+        ({"path": "a", "rotate": "0.5s"}, "spec.archive.rotate", "give 1s or more"),
+        (
+            {"path": "a", "rotate": "1h", "retain": "1m"},
+            "spec.archive.retain",
+            "raise retain or lower rotate",
+        ),
+        ({"path": "a", "maxBytes": "10GB"}, "spec.archive.maxBytes", "GiB"),
+        ({"path": "a", "maxBytes": "1KiB"}, "spec.archive.maxBytes", "1048576 or more"),
+        ({"path": "a", "maxBytes": True}, "spec.archive.maxBytes", "True"),
+        ({"path": "a", "keep": "1h"}, "spec.archive.keep", "is not known"),
+    ],
+)
+def test_what_is_refused_of_an_archive(archive: dict[str, Any], field: str, told: str) -> None:
+    with pytest.raises(InvalidTopology) as raised:
+        topology_of(_small(spec__archive=archive))
+    (problem,) = raised.value.problems
+    assert problem.field == field
+    assert told.lower() in str(problem).lower()
 
 
 def test_sources_add_up() -> None:
@@ -328,10 +382,44 @@ def _refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"type": "parquet", "path": "/results"}, "path", "relative"),
         ({"type": "parquet", "path": "a/../../b"}, "path", "relative"),
         ({"type": "console", "path": "a"}, "path", "has none"),
-        ({"type": "postgres"}, "secretRef", "is missing"),
+        ({"type": "postgres"}, "dsnEnv", "is missing"),
+        ({"type": "postgres", "dsn": "postgresql://me:hush@db/x"}, "dsn", "holds a password"),
+        ({"type": "postgres", "dsn": "host=db Password = hush"}, "dsn", "dsnEnv"),
+        ({"type": "postgres", "dsn": "postgresql://db/x?sslpassword=hush"}, "dsn", "dsnEnv"),
+        ({"type": "postgres", "dsn": "my database"}, "dsn", "is no address of a database"),
+        ({"type": "postgres", "dsnEnv": "postgresql://me:hush@db"}, "dsnEnv", "no name of an environment"),
+        ({"type": "postgres", "dsn": {"password": "hush"}}, "dsn", "is no string"),
+        ({"type": "postgres", "dsnEnv": "D", "table": "a.b.c"}, "table", "a schema, a dot and a table"),
+        ({"type": "postgres", "dsnEnv": "D", "table": 'x"; drop'}, "table", "a-z, 0-9 and _"),
+        ({"type": "postgres", "dsnEnv": "D", "table": "headwater_cursors"}, "table", "holds the cursors"),
+        ({"type": "postgres", "dsnEnv": "D", "timeout": "2h"}, "timeout", "give 1h at most"),
+        ({"type": "postgres", "dsnEnv": "D", "timeout": 5}, "timeout", "unit"),
+        ({"type": "postgres", "dsnEnv": "D", "url": "http://a"}, "url", "has none"),
+        ({"type": "jsonlines", "path": "a", "timeout": "5s"}, "timeout", "has none"),
+        ({"type": "webhook", "url": "https://a", "headersEnv": "hush"}, "headersEnv", "is no mapping"),
+        ({"type": "webhook", "url": "https://a", "headersEnv": {"A b": "V"}}, "headersEnv", "header 'A b'"),
+        (
+            {"type": "webhook", "url": "https://a", "headersEnv": {"X": "Bearer hush"}},
+            "headersEnv[X]",
+            "give its name",
+        ),
+        (
+            {"type": "webhook", "url": "https://a", "headersEnv": {"Host": "V"}},
+            "headersEnv[Host]",
+            "writes itself",
+        ),
+        (
+            {"type": "webhook", "url": "https://a", "headersEnv": {"X": "V", "x": "W"}},
+            "headersEnv[x]",
+            "twice",
+        ),
         ({"type": "webhook"}, "url", "is missing"),
         ({"type": "webhook", "url": "ftp://a"}, "url", "https://"),
-        ({"type": "webhook", "url": "https://me:secret@a"}, "url", "secretRef"),
+        ({"type": "webhook", "url": "https://a:65536/"}, "url", "https://"),
+        ({"type": "webhook", "url": "https://a:x/"}, "url", "https://"),
+        ({"type": "webhook", "url": "https://a/ b"}, "url", "https://"),
+        ({"type": "webhook", "url": "https://ä/"}, "url", "https://"),
+        ({"type": "webhook", "url": "https://me:hush@a"}, "url", "secretRef"),
         ({"type": "console", "colour": True}, "colour", "known are"),
     ]:
         yield _small(spec__root__sinks=[sink]), f"spec.root.sinks[0].{field}", told
@@ -434,6 +522,8 @@ def test_what_is_refused(document: dict[str, Any], field: str, told: str) -> Non
         topology_of(document, _functions)
     found = {problem.field: f"{problem.message}; {problem.remedy}" for problem in caught.value.problems}
     assert told in found.get(field, ""), found
+    # The password of every case that has one.
+    assert "hush" not in str(caught.value)
     assert document == untouched
 
 
@@ -557,7 +647,7 @@ def test_an_example_is_valid(path: Path) -> None:
     assert found.queries
     assert 4 <= found.expected <= 12
     assert all(50 <= source.rate <= 500 for source in found.sources)
-    assert (found.root.engine, found.root.sinks) == ("embedded", (Sink("console"),))
+    assert (found.root.engine, found.root.sinks) == ("spark", (Sink("console"),))
     for query in found.queries:
         alone = _small(spec__queries=[query_document(query)])
         assert [query] == list(topology_of(alone, example_function).queries)

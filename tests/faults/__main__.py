@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tests.faults import table
 from tests.faults.cell import Outcome
-from tests.faults.cells import CELLS
+from tests.faults.listed import CELLS
 from tests.faults.running import Running
 
 

@@ -11,8 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headwater_cli.processes import die_with_parent
-from tests.faults.cells import CELLS
+from tests.faults.listed import CELLS
 from tests.faults.tree import Verdict, grown
 
 
@@ -57,7 +56,6 @@ def _ended(number: int, frame: object) -> None:
 
 
 def main() -> int:
-    die_with_parent()
     name, path = sys.argv[1:]
     signal.signal(signal.SIGTERM, _ended)
     try:

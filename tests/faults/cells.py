@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -93,6 +94,8 @@ ROOT = (
     "root.synced:9",
     "root.outbox:2",
     "root.published:5",
+    "root.sink.written:2",
+    "root.sink.done:2",
     "root.segment:2",
     "root.rolled:2",
 )
@@ -181,6 +184,29 @@ def all_at_once(tree: Tree, stack: ExitStack) -> None:
     for process in tree.processes.values():
         process.kill()
     again(tree, "all", *random.sample(list(tree.processes), len(tree.processes)))
+
+
+@cell("stopped, and started with other queries", "root", "the windows of the others go on; see docs/tree.md")
+def other_queries(tree: Tree, stack: ExitStack) -> None:
+    changed_queries(tree)
+
+
+def changed_queries(tree: Tree) -> None:
+    """One query less, one more, and one that is another by the same name."""
+    document = json.loads(tree.manifest.read_text())
+    queries = {query["id"]: query for query in document["spec"]["queries"]}
+    del queries["s"]
+    queries["t"] = {**queries["t"], "aggregate": ["sum", "count"]}
+    fresh = {"id": "new", "aggregate": "max", "window": {"type": "tumbling", "length": "1s"}, "keyBy": "key"}
+    document["spec"]["queries"] = [*queries.values(), fresh]
+    tree.manifest.write_text(json.dumps(document))
+    for _ in range(2):
+        # The second time there is nothing to change.
+        under_way(tree)
+        assert tree["root"].stop() == 0
+        again(tree, "since it is started", "root")
+    told = [line["query"] for line in tree["root"].said("another query is asked for")]
+    assert told == []
 
 
 # Processes that stop for a while
@@ -342,7 +368,7 @@ def overload(tree: Tree, stack: ExitStack) -> None:
 # The root's disk
 
 
-def _volume(tree: Tree, stack: ExitStack) -> None:
+def volume(tree: Tree, stack: ExitStack) -> None:
     # All that is written in the time of a cell is less than that.
     tree.root_volume = stack.enter_context(Volume(tree.root_directory, 16 * 1_024))
 
@@ -351,27 +377,28 @@ def _volume(tree: Tree, stack: ExitStack) -> None:
     "the volume of the log is full, then freed",
     "root",
     "it halts with code 4 and says what to do, also when it is started again too early; with room it goes on",
-    before=_volume,
+    before=volume,
 )
 def full_volume(tree: Tree, stack: ExitStack) -> None:
     root = tree["root"]
     assert tree.root_volume is not None
     tree.root_volume.fill()
-    _halted(root, "make room on the volume and start the root again")
+    halted(root, "make room on the volume and start the root again")
     root.start()
-    _halted(root, "make room on the volume and start the root again")
+    halted(root, "make room on the volume and start the root again")
     tree.root_volume.free()
     again(tree, "since there is room and the root is started", "root")
 
 
-def _halted(root: Process, words: str) -> None:
+def halted(root: Process, words: str) -> None:
+    """Wait until the root has ended with code 4, and has said so in these words."""
     code = root.code()
     said = [line["problem"] for line in root.said("halted")]
     if code != 4 or len(said) != 1 or words not in said[0]:
         raise AssertionError(f"the root ended with {code}, and not with {words!r}: {root.log}")
 
 
-def _newest(tree: Tree) -> Path:
+def newest(tree: Tree) -> Path:
     return segments.listed(tree.root_directory / "inbox", segments.FORMAT)[-1].path
 
 
@@ -386,7 +413,7 @@ def torn(tree: Tree, stack: ExitStack) -> None:
     # What is written then is not fsynced: a machine that loses its power may keep a part of it.
     root.start("root.written:8")
     assert root.code() == -9
-    path = _newest(tree)
+    path = newest(tree)
     os.truncate(path, path.stat().st_size - 7)
     again(tree, "since it is started", "root")
     (line,) = root.said("a torn end of the log was cut")
@@ -401,13 +428,13 @@ def torn(tree: Tree, stack: ExitStack) -> None:
 def flipped(tree: Tree, stack: ExitStack) -> None:
     root = tree["root"]
     root.kill()
-    path = _newest(tree)
+    path = newest(tree)
     whole = path.read_bytes()
     at = len(whole) // 2
     path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
     damaged = path.read_bytes()
     root.start()
-    _halted(root, "and it was committed; restore the directory from a copy, whole")
+    halted(root, "and it was committed; restore the directory from a copy, whole")
     (line,) = root.said("halted")
     assert str(path) in line["problem"]
     assert "offset " in line["problem"]

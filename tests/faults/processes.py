@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from headwater_cli.processes import die_with_parent
+from headwater_cli.processes import dying_with_parent
 from headwater_wire.failpoints import VARIABLE
 
 # A machine may be slow: so long is waited for what must come, in seconds.
@@ -38,29 +39,29 @@ class Process:
 
     def __init__(self, name: str, role: str, command: Sequence[object], directory: Path) -> None:
         self.name, self.role, self.command = name, role, [str(each) for each in command]
-        self._directory, self._lives = directory, 0
+        self._directory = directory
         self._running: subprocess.Popen[bytes] | None = None
         self._logs: list[Path] = []
         self._began = 0.0
 
     def start(self, failpoint: str = "") -> None:
         assert self.ended, f"{self.name} runs"
-        self._lives += 1
         self._began = time.monotonic()
-        self._logs.append(self._directory / f"{self.name}.{self._lives}.log")
+        # Another one of this name, which still writes, may have been here before.
+        names = (self._directory / f"{self.name}.{number}.log" for number in count(1))
+        self._logs.append(next(log for log in names if not log.exists()))
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if failpoint:
             environment[VARIABLE] = failpoint
         with self._logs[-1].open("wb") as log:
             self._running = subprocess.Popen(
-                self.command,
+                dying_with_parent(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 env=environment,
                 # Ctrl-C is for the cell, which ends them.
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
 
     @property

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
+from headwater_cli.processes import dying_with_parent
 from tests.faults import network
 from tests.faults.cell import Outcome
 from tests.faults.processes import python
@@ -50,7 +51,7 @@ class Running:
             if self._over.is_set():
                 return Outcome(name, problem="not run")
             process = subprocess.Popen(
-                python("tests.faults.cell", name, file.name),
+                dying_with_parent(python("tests.faults.cell", name, file.name)),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

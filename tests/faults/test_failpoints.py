@@ -12,12 +12,14 @@ import pytest
 
 from headwater.errors import Invalid
 from headwater_wire import failpoints
-from tests.faults import cells
+from tests.faults import cells, sparkcells
 from tests.faults.tree import manifest
 
 
 def test_there_is_a_crash_at_every_failpoint() -> None:
-    crashed = {each.partition(":")[0] for each in (*cells.ROOT, *cells.NODE, *cells.SOURCE)}
+    crashed = {
+        each.partition(":")[0] for each in (*cells.ROOT, *cells.NODE, *cells.SOURCE, *sparkcells.DRIVER)
+    }
     assert crashed == set(failpoints.NAMES)
 
 

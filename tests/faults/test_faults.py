@@ -9,14 +9,16 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults import table
-from tests.faults.cells import CELLS
+from tests.faults.listed import CELLS
 from tests.faults.running import Running
 
 # A cell waits most of the time.
 JOBS = int(os.environ.get("HEADWATER_FAULTS_JOBS", "3"))
 # The longest first: then the last one to end is a short one.
 LONG = ("long-suspended-intermediate", "established", "root-failpoints-in-a-row", "partition")
-BRIEF = sorted((name for name, cell in CELLS.items() if cell.brief), key=lambda name: name not in LONG)
+# Those with Spark need all cores: each has a turn of its own (tests/spark).
+BRIEF = [name for name, cell in CELLS.items() if cell.brief and not cell.shape.spark]
+BRIEF.sort(key=lambda name: name not in LONG)
 
 
 @pytest.fixture(scope="session")

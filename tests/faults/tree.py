@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyarrow import parquet
+
 from headwater.durations import SECOND
 from headwater.topology import Topology, topology_of
 from headwater_cli.verify import compared
 from headwater_root import resultlines
 from headwater_root.outbox import Outbox
+from tests.faults.kept import Kept
 from tests.faults.load import Desk, Sent
 from tests.faults.network import Network
 from tests.faults.processes import Memory, Process, python, until
@@ -46,8 +49,11 @@ QUERIES = [
 ]
 
 
-def manifest() -> dict[str, Any]:
+def manifest(engine: str = "embedded") -> dict[str, Any]:
     sources = [{"class": "s", "site": "here", "expected": len(SOURCES), "rate": RATE, "lateness": "1s"}]
+    sinks = [{"type": "jsonlines", "path": "lines"}]
+    if engine == "spark":
+        sinks.append({"type": "parquet", "path": "table"})
     return {
         "apiVersion": "headwater.dev/v1alpha1",
         "kind": "AggregationTopology",
@@ -55,7 +61,7 @@ def manifest() -> dict[str, Any]:
         "spec": {
             "sources": sources,
             "queries": QUERIES,
-            "root": {"engine": "embedded", "sinks": [{"type": "jsonlines", "path": "lines"}]},
+            "root": {"engine": engine, "sinks": sinks},
         },
     }
 
@@ -83,6 +89,10 @@ class Shape:
     rate: float = RATE
     # Programs whose clock can be stepped.
     stepped: bool = False
+    # Where the tasks of a root that is a Spark job run; none: it is no Spark job.
+    spark: str = ""
+    # Whether the root keeps what it need not; otherwise the cell does.
+    keep: bool = True
 
 
 class Tree:
@@ -92,8 +102,9 @@ class Tree:
         self.directory, self.shape, self.network = directory, shape, network
         self.start = time.time_ns() // 1_000 // SECOND * SECOND
         self.manifest = directory / "topology.json"
-        self.manifest.write_text(json.dumps(manifest()))
-        self.topology: Topology = topology_of(manifest())
+        document = manifest("spark" if shape.spark else "embedded")
+        self.manifest.write_text(json.dumps(document))
+        self.topology: Topology = topology_of(document)
         self.root_directory = directory / "root"
         self.desks = {name: Desk(directory / name) for name in SOURCES}
         # By the words that a row of the table has: how long it took until all was well, in seconds.
@@ -113,6 +124,7 @@ class Tree:
         for name in SOURCES:
             self.add(name, "source", self._source(name))
         self.memory = Memory(self.processes)
+        self.kept = None if shape.keep else Kept(self.root_directory, directory / "kept")
 
     # Processes
 
@@ -135,8 +147,17 @@ class Tree:
         self.processes[name] = self.processes.pop(f"{name}-again")
 
     def _root(self) -> list[str]:
-        command = ["headwater_root", "--topology", self.manifest, "--directory", self.root_directory]
-        command += ["--listen", f"{self._at('root', 'root')}:{PORTS['root']}", "--keep-results"]
+        spark = ["headwater_spark", "--brief", "--no-ui", "--master", self.shape.spark]
+        command = [
+            *(spark if self.shape.spark else ["headwater_root"]),
+            "--topology",
+            self.manifest,
+            "--directory",
+            self.root_directory,
+        ]
+        command += ["--listen", f"{self._at('root', 'root')}:{PORTS['root']}"]
+        if self.shape.keep:
+            command.append("--keep-results")
         return self._python("root", *command, "--snapshot-mib", self.shape.snapshot_mib)
 
     def _node(self, name: str, role: str, parent: str, beside: int = 0) -> list[str]:
@@ -272,6 +293,8 @@ class Tree:
             if (code := process.stop()) not in allowed:
                 raise AssertionError(f"{name} ended with {code}: {process.log}")
         self.memory.stop()
+        if self.kept is not None:
+            assert self.kept.put_back(), "the root has kept all of its log"
         return self._verdict()
 
     def _verdict(self) -> Verdict:
@@ -303,8 +326,14 @@ class Tree:
         delivered = [row["id"] for row in resultlines.decode(lines)]
         assert len(set(delivered)) == len(delivered), "a result was delivered twice"
         assert delivered == made, f"{len(delivered)} results delivered, {len(made)} made"
+        if self.shape.spark:
+            table = parquet.read_table(self.root_directory / "sinks" / "table" / "results")
+            ids: list[Any] = table.column("id").to_pylist()
+            assert sorted(ids) == sorted(made)
 
     def end(self) -> None:
+        if self.kept is not None:
+            self.kept.end()
         for process in self.processes.values():
             process.kill()
 

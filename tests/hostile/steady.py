@@ -12,40 +12,22 @@ import signal
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from headwater.machines.source import Settings
 from headwater_cli.feeds import beat
 from headwater_source.client import SourceClient
-from headwater_source.columns import Coded, Events
+from headwater_source.columns import Events
 from headwater_source.spool import Spool
 from headwater_wire.credentials import Credentials
+from tests import spools
 
-NAME, SITE, LATENESS = "steady", "here", 1_000_000
-KEYS = ("a", "b", "c")
+NAME, SITE, LATENESS = "steady", "here", spools.LATENESS
 ROWS = 100
 # Behind everything, in microseconds.
 LAST = 30_000 * 1_000_000
 
 
 def part(number: int) -> Events:
-    """Events in some disorder, some of them late."""
-    rng = np.random.default_rng(number)
-    late = np.where(rng.random(ROWS) < 0.1, rng.integers(0, 2 * LATENESS, ROWS), 0)
-    ts = (number * ROWS + np.arange(ROWS)) * 1_000 - late
-    key = Coded(rng.integers(0, 3, ROWS).astype(np.int32), KEYS)
-    return Events(ts, rng.integers(-50, 50, ROWS).astype(float), key=key)
-
-
-def append(spool: Spool, events: Events) -> None:
-    key = events.key
-    spool.append(
-        events.ts,
-        events.value,
-        key=None if key is None else key.codes,
-        keys=() if key is None else key.names,
-        bare=events.bare,
-    )
+    return spools.disordered(number, number * ROWS, ROWS)
 
 
 async def run(directory: Path, to: str, child: str, credentials: Credentials | None) -> None:
@@ -64,12 +46,12 @@ async def run(directory: Path, to: str, child: str, credentials: Credentials | N
         client.start(to)
         try:
             while not stopping.is_set():
-                append(spool, part(parts))
+                spools.append(spool, part(parts))
                 parts += 1
                 client.push()
                 tell(False)
                 await asyncio.sleep(0.05)
-            append(spool, beat(LAST))
+            spools.append(spool, beat(LAST))
             while not client.done:
                 client.push()
                 await asyncio.sleep(0.05)

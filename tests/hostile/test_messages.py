@@ -121,6 +121,22 @@ def beyond_all_numbers(name: str, to: str) -> pb.Envelope:
     return columns(name, to, events(name, [1], [1.0], (1 << 63) + 5))
 
 
+def a_spool_beyond_all_numbers(name: str, to: str) -> pb.Envelope:
+    number = (1 << 64) - 1
+    hello = pb.Hello(name=name, spool="spool", opening="o", opened_at=number, head=number)
+    return pb.Envelope(sender=name, to=to, hello=hello)
+
+
+def a_spool_that_ends_before_it_begins(name: str, to: str) -> pb.Envelope:
+    hello = pb.Hello(name=name, spool="spool", opening="o", base=10, head=5)
+    return pb.Envelope(sender=name, to=to, hello=hello)
+
+
+def beyond_all_generations(name: str, to: str) -> pb.Envelope:
+    register = pb.Register(node=name, token="t", address="nowhere:1", generation=(1 << 64) - 1)
+    return pb.Envelope(sender=name, to=to, register=register)
+
+
 def low_above_high(name: str, to: str) -> pb.Envelope:
     """A batch of records behind 10 up to 5."""
     span = partials_pb2.Span(
@@ -153,6 +169,9 @@ UNREADABLE: list[Make] = [
     long_key,
     number_zero,
     beyond_all_numbers,
+    a_spool_beyond_all_numbers,
+    a_spool_that_ends_before_it_begins,
+    beyond_all_generations,
     low_above_high,
     long_name,
     no_name,

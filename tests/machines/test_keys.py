@@ -22,6 +22,7 @@ from headwater.machines.messages import (
     Delivery,
     Fenced,
     Hello,
+    Leave,
     Outbox,
     Probe,
     Register,
@@ -122,7 +123,7 @@ def test_names_that_no_record_uses_are_remembered_by_nobody() -> None:
         taken(machine, Columns(STREAM, str(turn), given, "o"))
     assert not machine.keys.over
     assert seen.lanes[0].engine.sources["s"].position == 5
-    assert len(seen.lanes[0].engine._keys.listed) <= 2
+    assert len(seen.lanes[0].engine._central.keys.listed) <= 2
 
 
 def test_what_lane_0_has_counted_may_be_read_by_the_others() -> None:
@@ -326,9 +327,15 @@ class Rooted:
         self.machine.begin()
 
     def greet(
-        self, now: int, spool: str = "p", opening: str = "o", opened_at: int = 0, via: str = "c"
+        self,
+        now: int,
+        spool: str = "p",
+        opening: str = "o",
+        opened_at: int = 0,
+        via: str = "c",
+        avoid: str = "",
     ) -> Send:
-        hello = Hello("s", spool, opening, opened_at, 0, 9, via=via)
+        hello = Hello("s", spool, opening, opened_at, 0, 9, via=via, avoid=avoid)
         (send,) = self.machine.step(via, hello, now)
         if isinstance(send.message, Challenge):
             (send,) = self.machine.step(via, replace(hello, echo=send.message.nonce), now)
@@ -435,6 +442,72 @@ def test_a_report_that_does_not_hold_decides_nothing(rooted: Rooted, wrong: dict
     # Nor does one in the name of another.
     assert rooted.machine.step("d", rooted.report, 0) == []
     assert rooted.decided == []
+
+
+def moved_away(rooted: Rooted, chosen: str) -> None:
+    """The source is to be read by a child that somebody has chosen, cannot reach it, and turns to d."""
+    rooted.machine.assign({"s": chosen})
+    assert rooted.machine.members.assigned("s") == chosen
+    welcome = rooted.greet(9_000_000, via="d", avoid=chosen).message
+    assert isinstance(welcome, Welcome)
+    assert welcome.child == "d"
+
+
+@pytest.mark.parametrize("chosen", ["e", "nobody"])
+def test_the_keys_of_a_source_whose_child_is_dead_are_told_by_who_reads_it(
+    rooted: Rooted, chosen: str
+) -> None:
+    joined(rooted.machine, "e")
+    moved_away(rooted, chosen)
+    report = replace(rooted.report, child="d")
+    assert of(Fenced, rooted.machine.step("d", report, 0))
+    assert [type(body) for body in rooted.decided] == [Quarantined]
+
+
+@pytest.mark.parametrize("chosen", ["e", "nobody"])
+def test_a_source_whose_child_is_dead_is_given_up_by_who_reads_it(rooted: Rooted, chosen: str) -> None:
+    """Or the windows of all would wait for it without end."""
+    joined(rooted.machine, "e")
+    moved_away(rooted, chosen)
+    source = rooted.machine.engine.sources[NAME]
+    # Who read it before, and who was to, have no say.
+    for child in ("c", "e"):
+        rooted.machine.step(child, Silent(child, 1, NAME, source.prefix), 0)
+        assert not source.idle
+    assert [name for name in ("c", "d", "e") if rooted.machine.members.sources_of(name)] == ["d"]
+    rooted.machine.step("d", Silent("d", 1, NAME, source.prefix), 0)
+    assert source.idle
+
+
+def test_a_hello_that_comes_late_moves_no_source(rooted: Rooted) -> None:
+    drawn = iter(map(str, range(9)))
+    rooted.machine._nonces._draw = lambda: next(drawn)
+    joined(rooted.machine, "e")
+    rooted.machine.assign({"s": "e"})
+    away = Hello("s", "p", "o", 0, 0, 9, via="d", avoid="e")
+    (asked,) = rooted.machine.step("d", away, 0)
+    assert isinstance(asked.message, Challenge)
+    away = replace(away, echo=asked.message.nonce)
+    rooted.machine.step("d", away, 0)
+    assert rooted.machine.members.assigned("s") == "d"
+    # It is sent back and has gone there, when that hello comes once more.
+    rooted.machine.assign({"s": "e"})
+    (again,) = rooted.machine.step("d", away, 0)
+    assert isinstance(again.message, Challenge)
+    assert rooted.machine.members.assigned("s") == "e"
+
+
+def test_a_source_stays_with_the_child_that_was_chosen_as_long_as_it_can_be_reached(rooted: Rooted) -> None:
+    rooted.machine.assign({"s": "d"})
+    for avoid in ("", "c"):
+        welcome = rooted.greet(9_000_000, via="c", avoid=avoid).message
+        assert isinstance(welcome, Welcome)
+        assert welcome.child == "d"
+    # It says that it ends: whoever is asked next reads it, and tells of it.
+    rooted.machine.step("d", Leave("d", 1), 0)
+    welcome = rooted.greet(9_000_000, via="c").message
+    assert isinstance(welcome, Welcome)
+    assert (welcome.child, rooted.machine.members.assigned("s")) == ("c", "c")
 
 
 def test_a_root_without_a_cap_heeds_no_report(rooted: Rooted) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from headwater.changes import Change
 from headwater.events import Batch
 from headwater.machines import lane as nodelane
 from headwater.machines.lane import Lane
@@ -15,7 +16,7 @@ from headwater.machines.messages import Ack, Barrier, Delivery, Hello, Message, 
 from headwater.machines.records import Admitted, Body, Changed, Idled, Merged, Resumed, Retired
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.state import State
-from headwater.node import Change, Node
+from headwater.node import Node
 from headwater.partials import Partial
 from headwater.queries import Query
 from headwater.results import Result

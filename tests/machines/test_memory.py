@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.catalog import every
+from headwater.changes import Change
 from headwater.events import Batch
 from headwater.machines import lane
 from headwater.machines.members import Members
@@ -18,7 +20,6 @@ from headwater.machines.recent import Recent
 from headwater.machines.records import Admitted, Assigned, Opened
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.source import SourceMachine
-from headwater.node import Change, every
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.root import Root
@@ -52,7 +53,7 @@ def test_whoever_has_left_is_forgotten(seed: int, lanes: bool, monkeypatch: pyte
     assert {name for child in world.children for name in root.members.sources_of(child)} <= set(world.sources)
     # Each that ever was keeps its account; the watermark looks at those that are there.
     assert len(root.engine.sources) >= len(world.spools)
-    assert {source.name for source in root.engine._present} == names
+    assert {source.name for source in root.engine._roster.present} == names
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 60)), max_size=60), st.integers(1, 50))
@@ -79,7 +80,7 @@ def test_every_opening_that_ever_was_is_known_in_few_bytes() -> None:
     assert not openings.is_known(said)
     openings.admitted(Admitted("s\0" + "1".zfill(10), "", 0, "spool", "o0", 0))
     for number in range(1, 2_000):
-        openings.opened(Opened("s\0" + "1".zfill(10), f"o{number}"))
+        openings.opened(Opened("s\0" + "1".zfill(10), f"o{number}", 0))
     assert all(openings.is_known(replace(said, opening=f"o{number}")) for number in range(2_000))
     assert not any(openings.is_known(replace(said, opening=f"o{number}")) for number in range(2_000, 4_000))
     assert not openings.is_known(replace(said, spool="another"))
@@ -156,3 +157,19 @@ def test_an_engine_that_takes_the_place_of_another_goes_on_where_it_stood(
     # What lies too far ahead still waits.
     held.read(lane.Read(Batch.from_records("s", 9, [(51, None, 1.0, None)]), "o"))
     assert source.position == 8
+
+
+def test_a_query_that_is_gone_is_let_go_though_nothing_comes_to_be_sent() -> None:
+    gone = Query("gone", Tumbling(10), "median")
+    held = lane.Lane(0, [gone, Query("q", Tumbling(20))], every, lambda: "id", 2**20)
+    held.told({"s": Standing(Prefix(opening="o"), 0, "")})
+    held.take_changes([Change("remove", gone, 20, 1)])
+    (group,) = held.engine._grouping.sliced
+    held.read(lane.Read(Batch("s", 1, [40], [1.0]), "o"))
+    held.let_go(100)
+    assert len(group.members) == 2, "only behind a flush"
+    held.make()
+    held.let_go(19)
+    assert len(group.members) == 2, "a window of it may be open"
+    held.let_go(100)
+    assert [member.query.id for member in group.members] == ["q"]

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import pytest
 
+from headwater.catalog import every
+from headwater.changes import Change
 from headwater.events import Batch
 from headwater.machines import below, root, source
 from headwater.machines.lane import Lane, Read
@@ -38,7 +40,7 @@ from headwater.machines.node import NodeMachine, Settings
 from headwater.machines.sizes import of_columns, of_partial
 from headwater.machines.terms import BehindTheTree
 from headwater.machines.waiting import OF_ONE, Waiting
-from headwater.node import Change, Node, every
+from headwater.node import Node
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MIN

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headwater.events import Batch
@@ -57,6 +57,7 @@ def test_no_layer_makes_larger_batches_than_the_one_below(seed: int) -> None:
 
 
 @settings(max_examples=60)
+@example(records=1, keys=4, span=1, seed=0)
 @given(st.integers(1, 3_000), st.integers(1, 300), st.integers(1, 2_000), st.integers(0, 2**32 - 1))
 def test_what_is_gathered_and_what_is_sent_weigh_as_they_seem(
     records: int, keys: int, span: int, seed: int

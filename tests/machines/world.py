@@ -42,6 +42,8 @@ class Spool:
     opened_at: int = 0
     confirmed: bool = True
     base: int = 0
+    # Nobody sets these spools back.
+    earlier: tuple[tuple[str, int], ...] = ()
 
     @property
     def head(self) -> int:

@@ -12,11 +12,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headwater import topology
 from headwater.machines import source as sources
 from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.topology import Sink
 from headwater.windows import Tumbling
+from headwater_node.archive import Archive
 from headwater_node.metrics import NodeMetrics
 from headwater_node.runtime import NodeRuntime
 from headwater_root.metrics import RootMetrics
@@ -68,7 +70,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Figures]:
         sinks = [Sink("jsonlines", "one"), Sink("jsonlines", "two")]
         root = RootRuntime(QUERIES, directory / "root", Settings(expected=1), sinks)
         port = await root.start("127.0.0.1:0")
-        child = NodeRuntime("c", "root", child=True, flush_interval=0.02)
+        archive = Archive("c", topology.Archive(str(directory / "archive")))
+        child = NodeRuntime("c", "root", child=True, flush_interval=0.02, archive=archive)
         below = await child.start("127.0.0.1:0", f"127.0.0.1:{port}")
         client = SourceClient("s", "c", spool(directory / "s"), sources.Settings(rows=100))
         client.start(f"127.0.0.1:{below}")

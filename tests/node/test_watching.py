@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from headwater.events import Batch
 from headwater.ledger import Account
-from headwater.node import Node, Source
+from headwater.node import Node
+from headwater.progress import Source
 from headwater.queries import Query
 from headwater.windows import Tumbling
 from headwater_node.ahead import PATIENCE, Ahead

@@ -15,7 +15,8 @@ import pytest
 Loss = Literal["process", "contents", "names"]
 LOSSES: tuple[Loss, ...] = ("process", "contents", "names")
 REAL: dict[str, Callable[..., Any]] = {
-    name: getattr(os, name) for name in ("write", "pwrite", "fsync", "replace", "unlink", "ftruncate")
+    name: getattr(os, name)
+    for name in ("write", "pwrite", "fsync", "replace", "unlink", "ftruncate", "link", "symlink")
 }
 
 
@@ -37,7 +38,8 @@ class Disk:
         self.root = root
         self.last_written = b""
         self._synced = {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-        self._unsynced_names: list[tuple[str, bytes | None]] = []
+        # What each name was before: a file with these bytes, a link that led there, or nothing.
+        self._unsynced_names: list[tuple[str, bytes | str | None]] = []
         for name in REAL:
             monkeypatch.setattr(os, name, getattr(self, f"_{name}"))
 
@@ -61,9 +63,11 @@ class Disk:
                 path.write_bytes(self._synced.get(str(path), b""))
         if loss == "names":
             for name, before in reversed(self._unsynced_names):
-                if before is None:
-                    Path(name).unlink(missing_ok=True)
-                else:
+                Path(name).unlink(missing_ok=True)
+                if isinstance(before, str):
+                    os.symlink(before, name)
+                elif before is not None:
+                    Path(name).parent.mkdir(exist_ok=True)
                     Path(name).write_bytes(before)
 
     def _step(self) -> None:
@@ -101,9 +105,24 @@ class Disk:
 
     def _replace(self, source: Path, target: Path) -> None:
         self._step()
+        if os.path.islink(source):
+            before = os.readlink(target) if os.path.islink(target) else None
+            self._unsynced_names.append((str(target), before))
+            REAL["replace"](source, target)
+            return
         self._unsynced_names.append((str(target), self._synced.get(str(target))))
         REAL["replace"](source, target)
         self._synced[str(target)] = self._synced.pop(str(source), b"")
+
+    def _link(self, source: Path, target: Path) -> None:
+        self._step()
+        self._unsynced_names.append((str(target), None))
+        REAL["link"](source, target)
+        self._synced[str(target)] = self._synced.get(str(source), b"")
+
+    def _symlink(self, source: str, target: Path) -> None:
+        self._step()
+        REAL["symlink"](source, target)
 
     def _unlink(self, path: Path, **options: Any) -> None:
         self._step()

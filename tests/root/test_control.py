@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,19 +17,23 @@ import grpc.aio
 import pytest
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+from rich.console import Console
 
+from headwater.changes import Change
 from headwater.errors import Problem
 from headwater.events import Batch
 from headwater.machines.messages import Commit, Crowded, Delivery, Hello, Stream
 from headwater.machines.root import Settings
-from headwater.node import Change, Node
+from headwater.node import Node
 from headwater.queries import Query, Where
 from headwater.rows import TS_MIN
 from headwater.sources import SourceId
 from headwater.topology import Sink, query_document
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
+from headwater_cli import status
 from headwater_root import control
 from headwater_root.runtime import RootRuntime
+from headwater_root.sinks.jsonlines import JsonLines
 from headwater_wire.messages import Codec
 from headwater_wire.outgoing import ENVELOPE_LIMIT
 from headwater_wire.v1 import control_pb2 as pb
@@ -281,6 +287,31 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
         assert (sink.name, sink.behind, sink.failure) == ("0-jsonlines", 0, "")
+
+    on_a_root(tmp_path, scene)
+
+
+def test_the_status_tells_of_a_sink_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(self: JsonLines, position: int, rows: bytes) -> None:
+        raise OSError(28, "no room")
+
+    monkeypatch.setattr(JsonLines, "deliver", no_room)
+
+    async def scene(at: Reached) -> None:
+        at.admit()
+        at.push(1, 12, 25)
+        at.commit()
+        async with asyncio.timeout(30):
+            while not (told := await at.stub.Status(pb.StatusRequest(limit=1))).sinks[0].failure:
+                await asyncio.sleep(0.02)
+        (sink,) = told.sinks
+        assert re.fullmatch(r"for \d+ s, tried (once|\d+ times): .*no room", sink.failure)
+        assert sink.behind > 0
+        shown = Console(file=io.StringIO(), width=200)
+        shown.print(status.picture(told))
+        assert isinstance(shown.file, io.StringIO)
+        assert f"positions behind; failing: {sink.failure}" in shown.file.getvalue()
+        assert status.plain(told)["sinks"][0]["failure"] == sink.failure
 
     on_a_root(tmp_path, scene)
 

@@ -16,7 +16,7 @@ from headwater_root import snapshots
 from headwater_root.log import Log
 from headwater_root.runtime import RootRuntime, StateUnreadable
 from headwater_root.segments import LogDamaged
-from tests.root.test_root_outbox import QUERIES, Pump
+from tests.root.pump import QUERIES, Pump
 
 WINDOWS = 20
 
@@ -169,8 +169,10 @@ def test_a_snapshot_of_another_format(tmp_path: Path, monkeypatch: pytest.Monkey
     closed(root)
 
 
-def test_other_queries_than_those_of_the_log_are_refused(tmp_path: Path) -> None:
+def test_other_queries_than_those_of_a_log_that_does_not_tell_are_refused(tmp_path: Path) -> None:
     filled(tmp_path)
+    # Releases before did not write it.
+    (tmp_path / "queries.json").unlink()
     with pytest.raises(LogDiffers, match=r"other queries to begin with \(q\) than were given \(other\)"):
         RootRuntime([Query("other", Tumbling(10))], tmp_path, Settings())
     closed(opened(tmp_path))

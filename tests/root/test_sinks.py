@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from headwater.results import Result
 from headwater.sources import SourceId
 from headwater_root import resultlines
+from headwater_root.delivery import groups
 from headwater_root.files import Damaged
-from headwater_root.sinks import Sink
+from headwater_root.sinks import Sink, columns
 from headwater_root.sinks.console import Console
 from headwater_root.sinks.jsonlines import JsonLines
 from headwater_root.sinks.parquet import Parquet
@@ -143,14 +144,31 @@ def lines_of(directory: Path) -> Sequence[Any]:
 
 
 def table_of(directory: Path) -> Sequence[Any]:
-    rows: list[dict[str, Any]] = ds.dataset(directory).to_table().sort_by("start").to_pylist()
+    results = directory / "tables" / "results"
+    rows: list[dict[str, Any]] = ds.dataset(results, SCHEMA).to_table().sort_by("start").to_pylist()
     for row in rows:
         others = {name: json.loads(value) for name, value in row.pop("others")}
         row["values"] = dict(row["values"]) | others
     return rows
 
 
-EXACT = [pytest.param(JsonLines, lines_of, id="jsonlines"), pytest.param(Parquet, table_of, id="parquet")]
+SCHEMA = columns.schema()
+
+
+def tables(directory: Path) -> Parquet:
+    return Parquet(directory / "tables")
+
+
+def merged_tables(directory: Path) -> Parquet:
+    """Two files become one at once."""
+    return Parquet(directory / "tables", period=0, fewest=2)
+
+
+EXACT = [
+    pytest.param(JsonLines, lines_of, id="jsonlines"),
+    pytest.param(tables, table_of, id="parquet"),
+    pytest.param(merged_tables, table_of, id="merged"),
+]
 
 
 def offer(sink: Sink, delivered: list[int]) -> None:
@@ -158,6 +176,14 @@ def offer(sink: Sink, delivered: list[int]) -> None:
         if position > sink.cursor:
             sink.deliver(position, rows)
             delivered.append(position)
+            sink.tidy()
+
+
+def offer_together(sink: Sink, delivered: list[int]) -> None:
+    for position, rows in groups((p, rows) for p, rows in ROWS.items() if p > sink.cursor):
+        sink.deliver(position, rows)
+        delivered.append(position)
+        sink.tidy()
 
 
 @pytest.mark.parametrize("make, content", EXACT)
@@ -223,6 +249,7 @@ def test_a_delivery_that_failed_is_repeated(
         try:
             offer(sink, [])
         except OSError:
+            sink.recall()
             offer(sink, [])
         failed = disk.failed
         # What it said to be delivered is, whatever is lost now.
@@ -245,6 +272,7 @@ def test_a_crash_while_a_delivery_is_repeated(
 ) -> None:
     for fails_at in range(1, 10):
         for dies_at in range(fails_at + 1, fails_at + 8, 1 if make is JsonLines else 3):
+            again = (offer, offer_together)[dies_at % 2]
             directory = tmp_path / f"{fails_at}-{dies_at}"
             directory.mkdir()
             delivered = [0]
@@ -253,12 +281,14 @@ def test_a_crash_while_a_delivery_is_repeated(
             with suppress(Died, OSError):
                 offer(sink, delivered)
             with suppress(Died):
-                offer(sink, delivered)
+                sink.recall()
+                # By now there may be more, which comes together.
+                again(sink, delivered)
             disk.recover(monkeypatch, loss)
             sink.close()
             sink = make(directory)
             assert sink.cursor >= delivered[-1]
-            offer(sink, delivered)
+            offer_together(sink, delivered)
             sink.close()
             assert content(directory) == EXPECTED
 
@@ -293,51 +323,6 @@ def test_delivered_lines_that_are_gone_are_missed(tmp_path: Path) -> None:
     sink.path.unlink()
     with pytest.raises(Damaged, match=r"bytes were delivered; put it back, or remove cursor\.json"):
         JsonLines(tmp_path)
-
-
-# Parquet
-
-
-def test_numbers_and_others_have_a_column_each(tmp_path: Path) -> None:
-    values = {"avg": 0.5, "nan": nan, "inf": -inf, "distinct": 7, "none": None}
-    others = {"top(2)": (3.0, nan), "long": 2**60 + 1, "longer": 10**400, "text": "ä", "yes": True}
-    sink = Parquet(tmp_path)
-    sink.deliver(1, resultlines.encode([result({**values, **others})]))
-    sink.deliver(2, resultlines.encode([Result("p", "hall", "m", 0, 5, 2, {}, 3, 2)]))
-    first, second = ds.dataset(tmp_path).to_table().to_pylist()
-    found = dict(first["values"])
-    assert isnan(found.pop("nan"))
-    assert found == {"avg": 0.5, "inf": -inf, "distinct": 7.0, "none": None}
-    assert dict(first["others"]) == {
-        "top(2)": '[3.0,"NaN"]',
-        "long": str(2**60 + 1),
-        "longer": str(10**400),
-        "text": '"ä"',
-        "yes": "true",
-    }
-    assert (second["site"], second["key"], second["ordinal"], second["incarnation"]) == ("hall", "m", 3, 2)
-    assert (first["key"], first["ordinal"], second["values"]) == (None, None, [])
-
-
-def test_the_dataset_can_be_read_while_it_grows(tmp_path: Path) -> None:
-    sink = Parquet(tmp_path)
-    for position in range(1, 6):
-        sink.deliver(position, ROWS[1] if position % 2 else ROWS[4])
-        (tmp_path / ".00000000000000000009.parquet.tmp").write_bytes(b"half a file")
-        assert ds.dataset(tmp_path).count_rows() == position + (position + 1) // 2
-
-
-def test_a_file_beyond_the_cursor_does_not_count(tmp_path: Path) -> None:
-    sink = Parquet(tmp_path)
-    sink.deliver(1, ROWS[1])
-    (tmp_path / "00000000000000000004.parquet").write_bytes(b"of a life before")
-    (tmp_path / "mine.parquet").write_bytes(b"")
-    Parquet(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "00000000000000000001.parquet",
-        "_cursor.json",
-        "mine.parquet",
-    ]
 
 
 # Console

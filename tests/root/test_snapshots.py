@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import partial
 from hashlib import blake2b
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz import parties
+from fuzz.seeds import EVENTS
 from headwater.aggregates import UserDefined
+from headwater.changes import Change
 from headwater.events import Batch
 from headwater.machines.lanes import shared
-from headwater.machines.messages import Welcome
-from headwater.machines.records import Idled, Opened, Resumed, Retired, Skipped
+from headwater.machines.messages import Delivery, Welcome
+from headwater.machines.messages import Stream as Link
+from headwater.machines.records import Idled, Merged, Opened, Resumed, Retired, Skipped
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import Later
-from headwater.node import Change, Node
+from headwater.machines.state import State
+from headwater.node import Node
 from headwater.queries import EVERYTHING, Query, Where
 from headwater.root import Root
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
@@ -247,7 +253,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (3, "c8a6c4f5fb6b8ebe")
+SHAPE = (5, "3d811a03ee81ab31")
 
 
 class Shapes(pickle.Pickler):
@@ -289,7 +295,7 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     machine = world.machines["root"]
     assert isinstance(machine, RootMachine)
     shapes = Shapes()
-    decided = (Opened("s", "o"), Idled("s"), Resumed("s"), Skipped("s", 1), Retired("s"))
+    decided = (Opened("s", "o", 1), Idled("s"), Resumed("s"), Skipped("s", 1), Retired("s"))
     states: list[object] = [machine.state, *(Later(1, body, None) for body in decided)]
     for key_by in (None, "key"):
         asked = [*asked_of(key_by), Query("z", Tumbling(1_000), emit_empty=key_by is None, key_by=key_by)]
@@ -303,3 +309,24 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     listed = "\n".join(f"{name}: {' '.join(sorted(held))}" for name, held in sorted(shapes.found.items()))
     found = (snapshots.FORMAT, blake2b(listed.encode(), digest_size=8).hexdigest())
     assert found == SHAPE, f"raise snapshots.FORMAT and put {found} here; the state is\n{listed}"
+
+
+def test_a_state_of_an_older_format_is_read_and_gone_on_with() -> None:
+    # Written by a release with format 4: two sources and the first of two batches.
+    written = (Path(__file__).parent / "kept" / "state-format-4").read_bytes()
+    assert HEAD.unpack_from(written)[1] == 4
+    partials = parties.batches(
+        {name: source.prefix for name, source in parties.root_machine().engine.sources.items()}, EVENTS
+    )
+
+    def final(state: State) -> list[Any]:
+        return list(state.apply(state.position + 1, Merged(partials[1])))
+
+    machine = parties.root_machine()
+    machine.step("n", Delivery(Link("n", 1, 1), "1", 0, partials[0]), 5)
+    machine.commit()
+    state, _ = Snapshots(parties.QUERIES, lambda name: None, shared).decode(written)
+    assert state.position == machine.position
+    found = final(state)
+    assert found
+    assert found == final(machine.state)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
 
+from headwater.decisions import Kind
+from headwater.groups import sliced
+from headwater.groups.members import Active
 from headwater.machines import positions
 from headwater.machines.below import Below
-from headwater.machines.lane import Read, cut
-from headwater.machines.messages import Outbox
+from headwater.machines.lane import Lane, Read, cut
+from headwater.machines.messages import Outbox, Send
+from headwater.machines.node import NodeMachine
 from headwater.machines.nonces import Nonces
+from headwater.machines.openings import Openings
 from headwater.machines.root import RootMachine
-from headwater.node import Source
-from headwater.root import Kind, Root
+from headwater.machines.rootlane import RootLane
+from headwater.partials import Span
+from headwater.progress import Source
+from headwater.root import Root
+from headwater.rows import TS_MAX, Array
 
 Patch = pytest.MonkeyPatch
 
@@ -41,7 +50,33 @@ def _room_for_all(patch: Patch) -> None:
 
 def _early_is_ignored(patch: Patch) -> None:
     """A batch that is ahead of lane 0 waits, whether or not it still fits."""
-    patch.setattr(positions, "_is_over", lambda stands, low: False)
+    patch.setattr(positions, "_is_over", lambda lane, name, span: False)
+
+
+def _early_goes_across(patch: Patch) -> None:
+    """A batch that is ahead of lane 0 waits, also if something was decided in its midst."""
+
+    def is_over(lane: RootLane, name: str, span: Span) -> bool:
+        return span.low.position <= lane.prefix(name).position and not lane.fits(name, span.low)
+
+    patch.setattr(positions, "_is_over", is_over)
+
+
+def _skips_of_numbers(patch: Patch) -> None:
+    """A number is skipped, whichever record has it."""
+    sound = Root.reopen
+    patch.setattr(Root, "reopen", lambda self, name, opening, upto: sound(self, name, opening, sys.maxsize))
+
+
+def _skips_from_its_beginning(patch: Patch) -> None:
+    """A lane does not know what was skipped before it began."""
+    sound = Root.stand_beside
+
+    def stand_beside(self: Root, main: Root) -> None:
+        sound(self, main)
+        self.decisions[:] = [each for each in self.decisions if each.kind != "skip"]
+
+    patch.setattr(Root, "stand_beside", stand_beside)
 
 
 def _successions_stay_cut_short(patch: Patch) -> None:
@@ -70,25 +105,65 @@ def _states_of_nothing(patch: Patch) -> None:
 
     def give_up(self: Root, source: Source, kind: Kind) -> None:
         sound(self, source, kind)
-        for group in self._marked:
+        for group in self._grouping.marked:
             source.marks.setdefault(group.name, {})
 
     patch.setattr(Root, "_give_up", give_up)
 
 
 def _echoes_for_ever(patch: Patch) -> None:
-    """A nonce is good whatever was logged since it was drawn."""
+    """A nonce is good whatever was logged since it was drawn, and the root knows no opening that it has not
+    confirmed: either would do."""
     patch.setattr(Nonces, "renew", lambda self, name: None)
+    _ancestors_are_not_logged(patch)
+
+
+def _forgotten_with_a_batch(patch: Patch) -> None:
+    """A query that was removed is forgotten only with a batch of what waits, and states for it are asked for
+    until then."""
+    sound = NodeMachine.flush
+
+    def flush(self: NodeMachine, now: int) -> list[Send]:
+        waiting = {number: lane.moved() for number, lane in self._holding.lanes.items()}
+        sends = sound(self, now)
+        for number, lane in self._holding.lanes.items():
+            if self._holding.watermark is not None and waiting[number] and not lane.moved():
+                lane.engine.forget(self._holding.watermark)
+        return sends
+
+    def outside(start: Array, members: Sequence[Active]) -> Array:
+        return start < min((member.begin for member in members), default=TS_MAX)
+
+    patch.setattr(NodeMachine, "flush", flush)
+    patch.setattr(Lane, "let_go", lambda self, watermark: None)
+    patch.setattr(sliced, "_outside", outside)
+
+
+def _no_earlier_openings(patch: Patch) -> None:
+    """Of a spool that was not confirmed when it was copied, the root believes to know nothing."""
+    patch.setattr(Openings, "_shared", lambda self, hello: hello.opened_at)
+
+
+def _ancestors_are_not_logged(patch: Patch) -> None:
+    """The root knows the openings that it has confirmed, and not those before them."""
+    sound = Openings._name
+    patch.setattr(Openings, "_name", lambda self, name, held, earlier: sound(self, name, held, ()))
 
 
 # By the name of the file.
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
+    "copy-from-before-an-opening-that-was-logged": _ancestors_are_not_logged,
+    "copy-of-an-opening-that-was-not-confirmed": _no_earlier_openings,
+    "early-batch-across-a-decision": _early_goes_across,
     "early-batch-of-an-older-opening": _early_is_ignored,
     "echo-of-an-opening-that-is-over": _echoes_for_ever,
     "lane-ahead-in-the-midst-of-a-message": _room_for_all,
     "lane-ahead-without-room": _room_for_all,
     "lane-beyond-the-watermark-of-lane-0": _lanes_by_themselves,
     "decisions-at-one-number": _one_by_one,
+    "lane-that-begins-behind-a-skip": _skips_from_its_beginning,
     "marks-without-state": _states_of_nothing,
+    "removed-query-forgotten-below": _forgotten_with_a_batch,
     "root-dies-between-admission-and-retirement": _successions_stay_cut_short,
+    "skipped-record-that-was-lost": _skips_of_numbers,
 }

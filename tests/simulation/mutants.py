@@ -16,7 +16,8 @@ import pytest
 
 from headwater import node as engine
 from headwater import prefix as prefixes
-from headwater import root as rooted
+from headwater import roster as rosters
+from headwater.changes import Change, Versions
 from headwater.errors import OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.machines import below, positions
@@ -52,13 +53,16 @@ from headwater.machines.terms import Terms
 from headwater.merging.closings import FOREVER
 from headwater.merging.ordered import OrderedEvents
 from headwater.merging.sessions import Fragments, Sessions
-from headwater.node import Change, Node, Source
+from headwater.node import Node
 from headwater.partials import Partial
 from headwater.prefix import Judged, Prefix
+from headwater.progress import Source
 from headwater.root import Root
+from headwater.roster import Roster
 from headwater.rows import Array
 from headwater_root.snapshots import Snapshots
 from headwater_simulator.runs import Outcome, run
+from tests.simulation.guards import GUARDS
 
 Patch = pytest.MonkeyPatch
 
@@ -258,7 +262,7 @@ def _(patch: Patch) -> None:
 
 def _advance(self: Root, heard: Callable[[Source], bool]) -> None:
     """The watermark of some of the roster."""
-    lows = [s.largest - s.lateness for s in self._present if not s.idle and heard(s)]
+    lows = [s.largest - s.lateness for s in self._roster if heard(s)]
     if lows and (self.watermark is None or min(lows) > self.watermark) and min(lows) >= -FOREVER:
         self._lowest = min(lows)
         self._close(min(lows))
@@ -401,7 +405,7 @@ def _(patch: Patch) -> None:
 
     def resume(self: Root, name: str, *, floor: int | None = None) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Root, "_raise_ordinals", lambda root, source: None)
+            inner.setattr(Roster, "raise_ordinals", lambda roster, source, groups: None)
             sound(self, name, floor=floor)
 
     patch.setattr(Root, "resume", resume)
@@ -409,7 +413,7 @@ def _(patch: Patch) -> None:
 
 @mutant("idle leaves a mark window open", 14, "a source that is given up keeps its open mark window", RESULTS)
 def _(patch: Patch) -> None:
-    patch.setattr(rooted, "close_all", lambda states, at: ([], states))
+    patch.setattr(rosters, "close_all", lambda states, at: ([], states))
 
 
 @mutant(
@@ -436,17 +440,12 @@ def _(patch: Patch) -> None:
 
 @mutant("spool that came back older not noticed", 2, "a spool may open below what was counted", RESULTS)
 def _(patch: Patch) -> None:
-    sound = Openings.place
-
-    def place(self: Openings, hello: Hello, *others: Any) -> Any:
-        return sound(self, replace(hello, opened_at=2**62), *others)
-
-    patch.setattr(Openings, "place", place)
+    patch.setattr(Openings, "_shared", lambda self, hello: 2**62)
 
 
 @mutant("opening not part of P", 2, "what was under way from an earlier opening still fits", RESULTS)
 def _(patch: Patch) -> None:
-    patch.setattr(Root, "reopen", lambda self, name, opening: None)
+    patch.setattr(Root, "reopen", lambda self, name, opening, upto: None)
     patch.setattr(Lane, "may_read", lambda self, columns: True)
 
 
@@ -455,14 +454,21 @@ def _(patch: Patch) -> None:
     patch.setattr(Lane, "may_read", lambda self, columns: True)
 
 
-@mutant("nonce not required", 2, "a hello is logged although no living process has echoed the nonce", STUCK)
+# Of the two ways by which a process is known that has ended, either suffices in most runs.
+@mutant(
+    "nonce not required",
+    2,
+    "a hello is logged although no living process has echoed the nonce, and openings before it are not",
+    STUCK,
+)
 def _(patch: Patch) -> None:
-    sound = RootMachine._hello
+    sound, name = RootMachine._hello, Openings._name
 
     def hello(self: RootMachine, sender: str, message: Hello, now: int, out: Outbox) -> None:
         sound(self, sender, replace(message, echo=self._nonces.of(message.name, message.opening)), now, out)
 
     patch.setattr(RootMachine, "_hello", hello)
+    patch.setattr(Openings, "_name", lambda self, source, held, earlier: name(self, source, held, ()))
 
 
 @mutant("late mark acts", 11, "a mark that is late opens or closes a window", RESULTS)
@@ -606,13 +612,13 @@ def _(patch: Patch) -> None:
     RESULTS,
 )
 def _(patch: Patch) -> None:
-    def check(self: Node, partial: Partial) -> None:
-        if partial.version > self.version:
-            raise StaleVersion(partial.version, self.version)
-        if partial.signature != self._signatures[partial.version]:
+    def check(self: Versions, partial: Partial) -> None:
+        if partial.version > self.current:
+            raise StaleVersion(partial.version, self.current)
+        if partial.signature != self.signatures[partial.version]:
             raise OtherQueries
 
-    patch.setattr(Node, "_check_queries", check)
+    patch.setattr(Versions, "check", check)
 
 
 @mutant("batch of two versions merged", 5, "a node takes a new version without a flush before it", RESULTS)
@@ -671,9 +677,23 @@ def _(patch: Patch) -> None:
     patch.setattr(Room, "is_hungry", lambda self, lane, name: False)
 
 
+# What the simulator has found: defects that have been, of those that show in few seeds. The others have kept
+# runs (guards.py).
+
+mutant("copy not recognised", 2, "of a spool that was copied unconfirmed the root knows nothing", INVARIANT)(
+    GUARDS["copy-of-an-opening-that-was-not-confirmed"]
+)
+mutant("decisions one by one", 14, "the watermark moves between decisions at one number", RESULTS)(
+    GUARDS["decisions-at-one-number"]
+)
+mutant("early batch that is over", 14, "what is ahead of lane 0 waits, also if it can never fit", STUCK)(
+    GUARDS["early-batch-of-an-older-opening"]
+)
+
+
 # What other rules cover. Whoever is told something wrong believes to be further than the other side is, or
 # less far: what it sends next does not fit there (rule 6) or is a duplicate, or its next probe says so
-# (rule 9), and the answer puts it right. A source trims by what the root has counted alone (rule 1), so that
+# (rule 9), and the answer puts it right. A source trims by what the root says was counted (rule 1), so that
 # nothing is lost meanwhile. What is left out here saves work, not events.
 
 

@@ -18,6 +18,9 @@ def test_a_mutant_is_caught(mutant: Mutant) -> None:
     assert found is not None, f"{mutant.name}: none of {SEEDS} seeds fails"
     seed = found.plan.seed
     print(f"{mutant.name}: {seed + 1} seeds, {found.failure}")
+    # What it leaves out shows, and not that it replaces a method that is called otherwise by now.
+    assert found.failure is not None
+    assert not found.failure.startswith(("TypeError", "AttributeError", "NameError")), found.failure
     # It is the mutant that fails, and not the run.
     assert run(seed).failure is None
 

@@ -56,6 +56,24 @@ def test_what_an_earlier_process_was_answered_is_not_for_this_one(tmp_path: Path
         assert not machine.busy
 
 
+def test_what_was_counted_under_the_name_before_makes_room(tmp_path: Path) -> None:
+    """Of a source that was retired, or in quarantine, before it had heard of it."""
+    with Spool.open(tmp_path, limit_bytes=1 << 24, segment_bytes=64 << 10) as spool:
+        for n in range(100):
+            spool.append(np.arange(100) + n, np.ones(100))
+        machine, _ = welcomed(spool)
+        machine.step("c", Fenced("s", spool.opening, "it is in quarantine", quarantined=True), 0)
+        assert (spool.base, spool.counted) == (0, 0)
+        machine.step("c", Welcome(spool.opening, str(SourceId("s", 2)), 5_000, "c", "address"), 0)
+        assert 0 < spool.base <= 5_000 == spool.counted
+        (first, *_) = columns(machine)
+        assert (first.batch.first, len(first.batch)) == (1, 100)
+        # All of it, and nothing follows: a full spool would wait for ever.
+        machine.step("c", Welcome(spool.opening, str(SourceId("s", 3)), spool.head, "c", "address"), 0)
+        assert machine.done
+        assert spool.base == spool.counted == spool.head
+
+
 def hellos(machine: SourceMachine, until: int) -> list[int]:
     """When it says hello, in seconds, of some that nobody answers."""
     ticks = range(0, until * 1_000_000, 250_000)

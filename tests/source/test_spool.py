@@ -22,6 +22,14 @@ from hypothesis import strategies as st
 from headwater.errors import InvalidEvents, InvalidSource
 from headwater.events import Batch, Record
 from headwater.machines.messages import Columns, Stream
+from headwater.machines.records import Merged
+from headwater.machines.root import RootMachine, Settings
+from headwater.machines.source import Settings as SourceSettings
+from headwater.machines.source import SourceMachine
+from headwater.node import Node
+from headwater.queries import Query
+from headwater.sources import EARLIER
+from headwater.windows import Tumbling
 from headwater_source.spool import (
     Spool,
     SpoolClosed,
@@ -32,6 +40,7 @@ from headwater_source.spool import (
 )
 from headwater_wire.messages import Codec
 from headwater_wire.outgoing import MESSAGE_LIMIT
+from tests.machines.world import Disk
 
 LIMIT = 1 << 20
 SMALL = 64 << 10
@@ -300,6 +309,66 @@ def test_opened_at_is_the_head_of_the_oldest_opening_that_nobody_confirmed(tmp_p
         assert spool.opened_at == 10
         spool.confirm(spool.opening)
         assert spool.opened_at == 20
+
+
+def test_it_tells_of_the_openings_that_may_have_been_confirmed_in_another_copy(tmp_path: Path) -> None:
+    def reopened() -> Spool:
+        return Spool.open(tmp_path, limit_bytes=LIMIT)
+
+    with reopened() as spool:
+        first = spool.opening
+        assert spool.earlier == ()
+        _append(spool, ROWS)
+    with reopened() as spool:
+        second = spool.opening
+        assert spool.earlier == ((first, 5),)
+        _append(spool, ROWS)
+    with reopened() as spool:
+        assert (spool.opened_at, spool.earlier) == (0, ((first, 5), (second, 10)))
+        spool.confirm(spool.opening)
+    with reopened() as spool:
+        assert (spool.opened_at, spool.earlier) == (10, ())
+    for _ in range(EARLIER + 3):
+        with reopened() as spool:
+            last = spool.opening
+    with reopened() as spool:
+        assert len(spool.earlier) == EARLIER
+        assert spool.earlier[-1] == (last, 10)
+
+
+def test_a_copy_that_was_not_confirmed_is_counted_once(tmp_path: Path) -> None:
+    """A backup from before the first answer of the root comes back when all of it was counted."""
+    drawn = iter(map(str, range(99)))
+    root = RootMachine(
+        [Query("q", Tumbling(10))], Settings(), Disk(), lambda: next(drawn), lambda at, found: None
+    )
+    root.begin()
+
+    def greeted(spool: Spool, now: int) -> SourceMachine:
+        machine = SourceMachine("s", spool, SourceSettings(), "c")
+        said = machine.tick(now)
+        while said:
+            heard = [send for each in said for send in root.step("c", each.message, now)]
+            said = [send for each in heard for send in machine.step("c", each.message, now)]
+        return machine
+
+    with Spool.open(tmp_path / "spool", limit_bytes=LIMIT) as spool:
+        _append(spool, ROWS)
+        shutil.copytree(tmp_path / "spool", tmp_path / "copy")
+        source = greeted(spool, 0).source
+        assert source is not None
+        node = Node(root.queries)
+        node.admit(source, lateness=0, prefix=root.engine.sources[source].prefix)
+        batch = spool.read(0, 9)
+        assert batch is not None
+        node.push(batch.numbered(source, 1))
+        root._commits.decide(Merged(node.flush()))
+    with Spool.open(tmp_path / "copy", limit_bytes=LIMIT) as copy:
+        assert (copy.head, copy.opened_at) == (5, 0)
+        # It goes on behind what was counted of it, as the source that it is.
+        machine = greeted(copy, 9_000_000)
+        assert (machine.source, machine._offset) == (source, 0)
+        assert root.committed == {source: 5}
 
 
 def test_a_confirmation_is_durable_at_once(spool: Spool, tmp_path: Path) -> None:

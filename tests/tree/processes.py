@@ -52,6 +52,8 @@ class Tree:
     running: list[subprocess.Popen[str]] = field(default_factory=list)
     above: int = 0
     port: int = 0
+    # Where the child archives raw events, if it does.
+    archive: Path | None = None
 
     @property
     def address(self) -> str:
@@ -73,6 +75,7 @@ class Tree:
             "parent": "root",
             "parent_address": f"127.0.0.1:{self.above}",
             "flush_interval": 0.03,
+            "archive": None if self.archive is None else {"path": str(self.archive)},
         }
         path = self.directory / "leaf.json"
         path.write_text(json.dumps(given))
@@ -100,12 +103,13 @@ def tree(
     queries: list[dict[str, Any]] | None = None,
     limits: dict[str, int] | None = None,
     sinks: list[dict[str, str]] | None = None,
+    archive: Path | None = None,
 ) -> Iterator[Tree]:
     manifest = document(queries or QUERIES, expected, limits, sinks)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "topology.json"
     path.write_text(json.dumps(manifest))
-    found = Tree(directory, topology_of(manifest))
+    found = Tree(directory, topology_of(manifest), archive=archive)
     try:
         command = ["headwater_root", "--topology", path, "--directory", directory / "root", "--keep-results"]
         _, found.above = found.started(*command)

@@ -44,6 +44,7 @@ class Flood:
     id: str = "flood"
     opening: str = "first"
     opened_at: int = 0
+    earlier: tuple[tuple[str, int], ...] = ()
     base: int = 0
     head: int = KEYS
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from headwater.machines.records import Admitted, Assigned, Began
@@ -21,22 +20,15 @@ from headwater_cli.feeds import Kept, beat
 from headwater_cli.verify import differing
 from headwater_root.log import Log
 from headwater_source.client import SourceClient
-from headwater_source.columns import Coded, Events
+from headwater_source.columns import Events
 from headwater_source.spool import Spool
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
 from tests.programs import Program, until
+from tests.spools import LATENESS, append, disordered
 from tests.tree.processes import QUERIES, document
 
-LATENESS = 1_000_000
 SECOND = 1_000_000
-KEYS = ("a", "b", "c")
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 class Grove:
@@ -55,16 +47,24 @@ class Grove:
         self._started += 1
         return self.directory / f"{self._started}.log"
 
-    def root(self, port: int = 0) -> Program:
+    def port(self) -> int:
+        """A free port that nobody else gets before the end of the test: it is bound, so that it is given to
+        none who asks for any, but may be listened on by whoever asks for it."""
+        held = self._stack.enter_context(socket.socket())
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+    def root(self, port: int | None = None) -> Program:
         command = ["headwater_root", "--topology", self.path, "--directory", self.directory / "root"]
-        command += ["--listen", f"127.0.0.1:{port}", "--keep-results"]
+        command += ["--listen", f"127.0.0.1:{port or self.port()}", "--keep-results"]
         return self._stack.enter_context(Program(self._log(), *command))
 
-    def node(self, name: str, port: int = 0) -> Program:
+    def node(self, name: str, port: int | None = None) -> Program:
         given = {
             "name": name,
             "role": "child",
-            "listen": f"127.0.0.1:{port}",
+            "listen": f"127.0.0.1:{port or self.port()}",
             "parent": "root",
             "parent_address": f"127.0.0.1:{self.top.port}",
             "flush_interval": 0.02,
@@ -83,26 +83,14 @@ class Grove:
     def append(self, name: str, spool: Spool, rows: int) -> None:
         """Some events of a source in some disorder, some of them late."""
         kept = self.feeds[name].kept
-        rng = np.random.default_rng(len(kept))
-        begin = sum(len(part) for part in kept) * 1_000
-        late = np.where(rng.random(rows) < 0.1, rng.integers(0, 2 * LATENESS, rows), 0)
-        ts = begin + np.arange(rows) * 1_000 - late
-        key = Coded(rng.integers(0, 3, rows).astype(np.int32), KEYS)
-        self._append(name, spool, Events(ts, rng.integers(-50, 50, rows).astype(float), key=key))
+        self._append(name, spool, disordered(len(kept), sum(len(part) for part in kept), rows))
 
     def end(self, name: str, spool: Spool) -> None:
         """Nothing follows: all windows close."""
         self._append(name, spool, beat(3_000 * SECOND))
 
     def _append(self, name: str, spool: Spool, events: Events) -> None:
-        key = events.key
-        spool.append(
-            events.ts,
-            events.value,
-            key=None if key is None else key.codes,
-            keys=() if key is None else key.names,
-            bare=events.bare,
-        )
+        append(spool, events)
         self.feeds[name].kept.append(events)
 
     @asynccontextmanager
@@ -188,7 +176,7 @@ def test_a_source_is_sent_on_to_its_child_and_comes_back_when_that_is_killed(tmp
 def test_a_later_process_with_the_name_of_a_node_takes_over(tmp_path: Path) -> None:
     async def run(trees: Grove) -> None:
         first = trees.node("c")
-        port = free_port()
+        port = trees.port()
         spool = trees.spool("s")
         async with trees.client("s", spool, f"ipv4:{at(first)},127.0.0.1:{port}") as client:
             trees.append("s", spool, 3_000)

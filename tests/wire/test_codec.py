@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.events import Batch
-from headwater.machines.messages import Crowded, Fenced, Hello, Registered, Silent
+from headwater.machines import messages as said
+from headwater.machines.messages import Crowded, Fenced, Hello, Probe, Registered, Silent
 from headwater.machines.records import Quarantined, Record, Released
 from headwater.node import Node
 from headwater.partials import Partial
@@ -175,6 +176,74 @@ def test_a_hello_with_endless_words_is_refused(field: str) -> None:
     codec, words = Codec(), dict[str, Any]([(field, "x" * 254)])
     with pytest.raises(Malformed, match=f"^{field}: is too long"):
         codec.decode(codec.encode("pump", "root", replace(HELLO, **words)))
+
+
+@pytest.mark.parametrize(
+    "field, numbers",
+    [
+        ("head", {"head": 2**63}),
+        ("head", {"head": 2**64 - 1, "base": 2**64 - 1}),
+        ("head", {"head": 2**64 - 1, "opened_at": 2**64 - 1}),
+        ("base", {"base": 6}),
+        ("base", {"base": 2**64 - 1}),
+        ("opened_at", {"opened_at": 6}),
+        ("opened_at", {"opened_at": 2**64 - 1}),
+    ],
+)
+def test_a_hello_with_numbers_that_no_spool_has_is_refused(field: str, numbers: dict[str, Any]) -> None:
+    codec = Codec()
+    with pytest.raises(Malformed, match=f"^{field}: is "):
+        codec.decode(codec.encode("pump", "root", replace(HELLO, **numbers)))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"base": 5, "opened_at": 5},
+        # What was there at the opening may be counted and trimmed by now.
+        {"base": 4, "opened_at": 3},
+        {"base": 2**63 - 1, "opened_at": 2**63 - 1, "head": 2**63 - 1},
+    ],
+)
+def test_a_hello_with_the_numbers_of_a_spool_is_taken(numbers: dict[str, Any]) -> None:
+    codec, hello = Codec(), replace(HELLO, **numbers)
+    assert codec.decode(codec.encode("pump", "root", hello)) == hello
+
+
+STREAM = said.Stream("c", 3, 1)
+
+
+@pytest.mark.parametrize(
+    "field, message",
+    [
+        ("generation", said.Register("c", "token", True, "here:1", 2**63)),
+        ("generation", said.Leave("c", 2**64 - 1)),
+        ("generation", Registered("c", "token", 2**63)),
+        ("stream.generation", said.Ack(said.Stream("c", 2**63, 1), "1")),
+        ("stream.number", said.Ack(said.Stream("c", 1, 2**63), "1")),
+        ("version", said.Ask(STREAM, 0, (), 2**63)),
+        ("version", Probe(STREAM, "1", 0, {}, (), 2**63)),
+        ("version", said.Delivery(STREAM, "1", 0, Partial(version=2**63, signature=""))),
+        ("echo.term", Probe(STREAM, "1", 0, {}, (), echoes=(said.Echo(2**63, "n", 1),))),
+        ("echo.position", Probe(STREAM, "1", 0, {}, (), echoes=(said.Echo(1, "n", 2**63),))),
+        ("position", Probe(STREAM, "1", 0, {"s": Prefix(2**63)}, ())),
+        ("skips", Probe(STREAM, "1", 0, {"s": Prefix(1, skips=frozenset({2**63}))}, ())),
+        (
+            "barrier.number",
+            Probe(STREAM, "1", 0, {"s": Prefix(1)}, (), barriers={"s": said.Barrier(2**63, "o")}),
+        ),
+        ("position", said.Commit(STREAM, {"s": 2**63}, None)),
+        ("offset", said.Welcome("opening", "s", 2**63, "c", "here:1")),
+        ("generation", Silent("c", 2**63, "s", Prefix(1))),
+        ("generation", Crowded("c", 2**63, "s", Prefix(1), 5)),
+        ("keys", Crowded("c", 3, "s", Prefix(1), 2**63)),
+    ],
+)
+def test_a_number_that_nothing_can_have_is_refused(field: str, message: said.Message) -> None:
+    codec = Codec()
+    envelope = codec.encode("c", "root", message)
+    with pytest.raises(Malformed, match=rf"^{field}: is \d+; send a number below 2\^63$"):
+        codec.decode(envelope)
 
 
 PREFIX = Prefix(7, 60, {"o": {None: MarkState(2, 55)}}, frozenset({9}), "opening")

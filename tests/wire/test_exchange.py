@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from tests.certificates import Authority
 from tests.wire.parties import PATIENCE, Party, parties, until
 
 LINK = "/headwater.v1.Tree/Link"
+# How a frame of HTTP/2 begins that answers a ping: eight bytes, the type 6, the flag ACK, and no stream.
+PONG = b"\x00\x00\x08\x06\x01\x00\x00\x00\x00"
 
 
 def asked(sources: int) -> list[Send]:
@@ -37,11 +40,13 @@ def asked(sources: int) -> list[Send]:
 
 
 @asynccontextmanager
-async def stream(port: int, credentials: Credentials | None = None) -> AsyncIterator[Any]:
-    """A stream to the root by somebody who writes what they like."""
+async def stream(
+    port: int, credentials: Credentials | None = None, plain: Sequence[tuple[str, int]] = ()
+) -> AsyncIterator[Any]:
+    """A stream to the root by somebody who writes what they like; `plain`: options without credentials."""
     address = f"127.0.0.1:{port}"
     if credentials is None:
-        channel = grpc.aio.insecure_channel(address)
+        channel = grpc.aio.insecure_channel(address, options=plain)
     else:
         options = [("grpc.ssl_target_name_override", "root")]
         channel = grpc.aio.secure_channel(address, credentials.channel(), options)
@@ -115,6 +120,31 @@ def test_what_a_stream_has_begun_goes_with_it() -> None:
                 await call.write(piece("c"))
                 await until(lambda: root.exchange.assembled == 200_000)
             await until(lambda: root.exchange.assembled == 0)
+
+    asyncio.run(run())
+
+
+# How a stream ends
+
+
+def test_whoever_is_refused_hears_why_though_the_answer_before_is_still_being_written() -> None:
+    """A status that is sent beside the first message gets lost."""
+    # So many bytes are taken before somebody reads: the answer to the first envelope is longer.
+    few = [("grpc.http2.lookahead_bytes", 5), ("grpc.http2.bdp_probe", 0)]
+
+    async def run() -> None:
+        root = Party("root")
+        async with parties(root):
+            port = await root.exchange.serve("127.0.0.1:0")
+            async with stream(port, plain=few) as call:
+                await call.write(first("c"))
+                await call.write(b"\xff")
+                await until(lambda: root.exchange.refused)
+                async with asyncio.timeout(PATIENCE):
+                    assert pb.Envelope.FromString(await call.read()).sender == "root"
+                code, sentence = await ended(call)
+                assert code is grpc.StatusCode.INVALID_ARGUMENT
+                assert "envelope: cannot be read" in sentence
 
     asyncio.run(run())
 
@@ -240,6 +270,8 @@ class Relay:
         self._readers: list[asyncio.StreamReader] = []
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: list[asyncio.Task[None]] = []
+        # What has come, by from whom.
+        self._passed = {"client": b"", "server": b""}
         # Who has given up a connection that was frozen.
         self.gave_up: list[str] = []
 
@@ -268,6 +300,7 @@ class Relay:
     async def _pass(self, who: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(65_536):
+                self._passed[who] += data
                 if reader not in self._frozen:
                     writer.write(data)
                     await writer.drain()
@@ -276,8 +309,31 @@ class Relay:
         else:
             writer.close()
 
+    def signs(self, who: str) -> int:
+        """How many signs of life one has given when it was asked for them."""
+        return self._passed[who].count(PONG)
+
     def freeze(self) -> None:
         self._frozen.update(self._readers)
+
+
+@contextmanager
+def elsewhere(port: int) -> Iterator[Relay]:
+    """A relay in a thread: it passes on also while the loop of the test waits."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    relay = Relay(port)
+    try:
+        asyncio.run_coroutine_threadsafe(relay.__aenter__(), loop).result(PATIENCE)
+        try:
+            yield relay
+        finally:
+            asyncio.run_coroutine_threadsafe(relay.__aexit__(), loop).result(PATIENCE)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -315,18 +371,25 @@ def test_a_stream_at_rest_and_a_loop_that_waits_for_its_disk_are_not_given_up(
     caplog.set_level(logging.INFO)
 
     async def run() -> None:
-        root, child = Party("root", keepalive=(0.2, 2.0)), Party("c", keepalive=(0.2, 2.0))
+        # They ask often, and give nobody up because the machine is slow.
+        root, child = Party("root", keepalive=(0.2, 60.0)), Party("c", keepalive=(0.2, 60.0))
         async with parties(root, child):
             port = await root.exchange.serve("127.0.0.1:0")
-            child.exchange.connect(f"127.0.0.1:{port}", "root", "root")
-            child.hello("root", "c")
-            await until(lambda: child.heard)
-            # Nothing is said, and signs of life are asked for many times.
-            await asyncio.sleep(1.5)
-            # On purpose not asyncio's: nobody of this process answers meanwhile but gRPC itself.
-            time.sleep(3.0)
-            child.hello("root", "c")
-            await until(lambda: len(child.heard) == 2)
+            with elsewhere(port) as relay:
+                child.exchange.connect(f"127.0.0.1:{relay.port}", "root", "root")
+                child.hello("root", "c")
+                await until(lambda: child.heard)
+                # Nothing is said, and signs of life are asked for many times, and given.
+                await until(lambda: relay.signs("client") >= 4 and relay.signs("server") >= 4)
+                # On purpose not asyncio's: nobody of this process answers meanwhile but gRPC itself, which
+                # asks again only once it has taken the answer in.
+                wanted = {who: relay.signs(who) + 3 for who in ("client", "server")}
+                end = time.monotonic() + 60
+                while any(relay.signs(who) < count for who, count in wanted.items()):
+                    assert time.monotonic() < end, "there is no sign of life while the loop waits"
+                    time.sleep(0.05)
+                child.hello("root", "c")
+                await until(lambda: len(child.heard) == 2)
 
     asyncio.run(run())
     assert said(caplog) == ["parent connected"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -38,16 +37,19 @@ def test_a_program_is_ready_when_it_says_so() -> None:
 
 
 def test_a_loop_that_hangs_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitor, "PATIENCE", 0.5)
-
     async def run() -> None:
         shown = Monitor(lambda: None)
         port = shown.start("127.0.0.1:0")
         try:
-            asked = asyncio.get_running_loop().run_in_executor(None, get, port, "/healthz")
-            # On purpose not asyncio's: nothing else runs meanwhile.
-            time.sleep(1.0)
-            assert await asked == (503, "the program does not answer\n")
+            answers: list[tuple[int, str]] = []
+            asking = threading.Thread(target=lambda: answers.append(get(port, "/healthz")))
+            with monkeypatch.context() as patch:
+                # Of this question alone: nothing else has to be answered that soon.
+                patch.setattr(monitor, "PATIENCE", 0.5)
+                asking.start()
+                # On purpose not asyncio's: nothing else runs until the answer is there.
+                asking.join(20)
+            assert answers == [(503, "the program does not answer\n")]
             assert await asyncio.to_thread(get, port, "/healthz") == (200, "alive\n")
         finally:
             await shown.stop()

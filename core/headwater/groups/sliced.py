@@ -229,7 +229,7 @@ class SlicedGroup:
         if not part.operators or len(set(part.operators)) < len(part.operators):
             said = f"are {', '.join(part.operators) or 'none'}"
             raise InvalidPartial("operators", said, "send each once")
-        asked = self._asked()
+        askers = self._askers()
         # No window that ends before all of these events is open any more, and no slice of one.
         first = self._ends.span(extent.low)[0]
         for theirs in part.selections.values():
@@ -239,8 +239,8 @@ class SlicedGroup:
             check_ints("code", theirs.code, size, 0, len(part.names) - 1)
             if self.space.plain and size > 1 and not (start[1:] > start[:-1]).all():
                 raise InvalidPartial("start", "does not rise", "send each slice once, in order")
-            young = {name: start < begin for name, begin in asked.items()}
-            check_states(self.operators, part.operators, theirs.states, size, extent, young)
+            unasked = {name: _outside(start, members) for name, members in askers.items()}
+            check_states(self.operators, part.operators, theirs.states, size, extent, unasked)
             if fragments is None:
                 continue
             size = len(fragments.first)
@@ -249,16 +249,18 @@ class SlicedGroup:
             check_ints("fragments.code", fragments.code, size, 0, len(part.names) - 1)
             if (fragments.first > fragments.last).any():
                 raise InvalidPartial("fragments.last", "lies before the first", "send first and last event")
-            young = {name: fragments.first < begin for name, begin in asked.items()}
-            check_states(self.operators, part.operators, fragments.states, size, extent, young)
+            unasked = {name: _outside(fragments.first, members) for name, members in askers.items()}
+            check_states(self.operators, part.operators, fragments.states, size, extent, unasked)
 
-    def _asked(self) -> dict[str, int]:
-        """Of operators whose states may not be missing: since when somebody asks for them."""
-        found = {operator.name: TS_MAX for operator in self.operators if object in operator.dtypes}
+    def _askers(self) -> dict[str, list[Active]]:
+        """Of operators whose states may not be missing: who asks for them."""
+        found: dict[str, list[Active]] = {
+            operator.name: [] for operator in self.operators if object in operator.dtypes
+        }
         for member in self.members if found else ():
             for function in member.query.aggregates:
                 for name in found.keys() & set(function.operators):
-                    found[name] = min(found[name], member.begin)
+                    found[name].append(member)
         return found
 
     def _taken(self, part: SlicedPart, states: list[Columns], sources: Array) -> list[Columns]:
@@ -277,6 +279,10 @@ class SlicedGroup:
         self.next = due
         self.latest = max(due, watermark + self._patience) if self._patience else due
 
+    def pass_by(self, watermark: int) -> None:
+        """The watermark has come so far, and windows are closed elsewhere."""
+        self._watermark = watermark
+
     def take(self) -> list[Closed]:
         """The windows that were closed since the last time."""
         found = [closed for chosen in self._selections.values() for closed in chosen.closed]
@@ -287,6 +293,15 @@ class SlicedGroup:
     def __len__(self) -> int:
         """How many cells are held: slices by key, and fragments."""
         return sum(map(len, self._selections.values()))
+
+
+def _outside(start: Array, members: Sequence[Active]) -> Array:
+    """Which cells no member has a window for: before it was added, or behind the last one that it began.
+    Whoever sends them may have heard before us that the watermark is past that, and let it go."""
+    outside = np.ones(len(start), bool)
+    for member in members:
+        outside &= (start < member.begin) | (start >= member.last_end)
+    return outside
 
 
 def translated(operators: Sequence[Operator], states: Sequence[Columns], sources: Array) -> list[Columns]:

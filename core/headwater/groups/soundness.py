@@ -45,7 +45,7 @@ def check_states(
     incomplete: Mapping[str, Array],
 ) -> None:
     """States of operators by name; what is not computed here is not looked at. `incomplete` says for each
-    operator which cells may hold nothing of it: those from before somebody asked."""
+    operator which cells may hold nothing of it: those for which nobody asks."""
     if len(states) != len(named):
         said = f"are of {len(states)} operators instead of {len(named)}"
         raise InvalidPartial("states", said, "send one for each operator")
@@ -60,6 +60,9 @@ def check_states(
         absent = operator.absent(columns)
         if absent is not None and (absent & ~incomplete[name]).any():
             raise InvalidPartial(f"states of {name}", "are missing in some cells", "send one for each cell")
+    for name, unasked in incomplete.items():
+        if name not in named and not unasked.all():
+            raise InvalidPartial("operators", f"lack {name!r}, for which a query asks", "send its states")
 
 
 def _count(name: str, columns: Columns, size: int, extent: Extent) -> Ints:

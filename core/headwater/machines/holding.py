@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+from headwater.changes import Change
 from headwater.machines.bounds import Settings
 from headwater.machines.lane import Lane, Sent
 from headwater.machines.lanes import Lanes
 from headwater.machines.messages import Commit
-from headwater.node import Change
 from headwater.queries import Query
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from headwater.catalog import Serves
+from headwater.changes import Change
 from headwater.errors import DoesNotFit, InvalidPartial, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.machines import sizes
 from headwater.machines.messages import Barrier, Standing, Standings
-from headwater.node import Change, Node, Serves, Source
+from headwater.node import Node
 from headwater.partials import Partial
 from headwater.prefix import Prefix
+from headwater.progress import Source
 from headwater.queries import Query
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.windows import TS_LIMIT
@@ -97,6 +100,8 @@ class Lane:
         # The time that all sources have gone beyond, if known, and what it was when a batch was made last.
         self._lowest: int | None = None
         self._made_at: int | None = None
+        # The watermark at which queries were last let go.
+        self._let_go_at: int | None = None
         # When a batch was last sent, by the caller's clock.
         self.made_last = 0
         self._issue = issue
@@ -111,7 +116,7 @@ class Lane:
     def _renew(self) -> None:
         """An engine numbers the sources that it knows, once and for all: when most have left, another one
         takes its place. Only behind a flush."""
-        old, self.engine = self.engine, self._engine(self.engine.changes)
+        old, self.engine, self._let_go_at = self.engine, self._engine(self.engine.changes), None
         for name, source in old.sources.items():
             self.engine.admit(name, lateness=source.lateness, site=source.site, prefix=source.prefix)
             self.engine.sources[name].account = source.account
@@ -257,6 +262,13 @@ class Lane:
             lows = (source.largest - source.lateness for source in self.engine.sources.values())
             self._lowest = min((low for low in lows if watermark is None or low >= watermark), default=TS_MIN)
         return self._lowest
+
+    def let_go(self, watermark: int | None) -> None:
+        """Forget queries that were removed and have no window open behind the watermark, also where nothing
+        comes to be sent: those below may have forgotten them, and send no states for them any more."""
+        if watermark is not None and watermark != self._let_go_at and not self.moved():
+            self._let_go_at = watermark
+            self.engine.forget(watermark)
 
     def drop_columns(self, enough: Callable[[], bool]) -> None:
         """Columns are a cache of the spools: forget some, whose sources rewind if their batch is refused.

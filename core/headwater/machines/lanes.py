@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headwater.node import Change, Serves
+from headwater.catalog import Serves
+from headwater.changes import Change
 from headwater.queries import Query
 
 # Whether a query has a lane of its own. Every party of a tree asks the same one.

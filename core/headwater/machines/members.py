@@ -24,7 +24,7 @@ class Members:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Member] = {}
-        self._assigned: dict[str, Assigned] = {}
+        self._assigned: dict[str, str] = {}
         # The names of sources by the child that is to read them.
         self._read_by: dict[str, dict[str, None]] = {}
 
@@ -35,16 +35,16 @@ class Members:
             self.nodes[body.node] = replace(self.nodes[body.node], live=False)
         else:
             self.release(body.source)
-            self._assigned[body.source] = body
+            self._assigned[body.source] = body.child
             self._read_by.setdefault(body.child, {})[body.source] = None
 
     def release(self, source: str) -> None:
         """Nobody is to read a source any more."""
         before = self._assigned.pop(source, None)
         if before is not None:
-            del self._read_by[before.child][source]
-            if not self._read_by[before.child]:
-                del self._read_by[before.child]
+            del self._read_by[before][source]
+            if not self._read_by[before]:
+                del self._read_by[before]
 
     def generation(self, node: str) -> int:
         """0: nobody of that name has registered."""
@@ -65,11 +65,7 @@ class Members:
 
     def assigned(self, source: str) -> str | None:
         """The child that is to read a source, by its name."""
-        found = self._assigned.get(source)
-        return None if found is None else found.child
-
-    def is_fixed(self, source: str) -> bool:
-        return source in self._assigned and self._assigned[source].fixed
+        return self._assigned.get(source)
 
     def sources_of(self, child: str) -> list[str]:
         return list(self._read_by.get(child, ()))

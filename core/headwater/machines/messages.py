@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headwater.changes import Change
 from headwater.events import Batch
-from headwater.node import Change
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
@@ -99,7 +99,8 @@ class Hello:
     """A source introduces itself; `echo` is the nonce of a challenge (rule 2).
 
     The child that it is said to passes it on to the root, with its own name in `via`. `avoid` is a child
-    that the source was sent to and cannot reach.
+    that the source was sent to and cannot reach. `earlier` are openings of the spool of which it does not
+    know whether the root has confirmed them, each with the last record that was written while it lasted.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Hello:
     echo: str = ""
     via: str = ""
     avoid: str = ""
+    earlier: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from headwater.changes import Change
 from headwater.machines.below import Below
 from headwater.machines.bounds import Settings
 from headwater.machines.holding import Holding
@@ -39,7 +40,7 @@ from headwater.machines.refusals import Refusals
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
 from headwater.machines.upwards import Upwards
-from headwater.node import Change, Source
+from headwater.progress import Source
 from headwater.sources import SourceId
 
 __all__ = ["NodeMachine", "Settings"]
@@ -122,8 +123,7 @@ class NodeMachine:
                 waits = not urgent and now - lane.made_last < self.settings.linger
                 if moved and not waits and self._room.has_way(lane, moved):
                     self._upwards.make(lane, now, out)
-                    if watermark is not None:
-                        lane.engine.forget(watermark)
+                lane.let_go(watermark)
         return out.sends
 
     def tick(self, now: int) -> list[Send]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from headwater.machines.messages import Hello
 from headwater.machines.records import Admitted, Opened, Retired
-from headwater.node import Source
+from headwater.progress import Source
 from headwater.sources import SourceId
 
 # Bytes that stand for an opening, among those of one spool.
@@ -64,18 +64,20 @@ class Openings:
 
     def admitted(self, body: Admitted) -> None:
         source = SourceId.of(body.source)
-        self._name(source.name, Opening(source.incarnation, body.spool, body.opening, body.offset))
+        held = Opening(source.incarnation, body.spool, body.opening, body.offset)
+        self._name(source.name, held, body.earlier)
 
     def opened(self, body: Opened) -> None:
         name = SourceId.of(body.source).name
-        self._name(name, replace(self._names[name], opening=body.opening))
+        self._name(name, replace(self._names[name], opening=body.opening), body.earlier)
 
-    def _name(self, name: str, held: Opening) -> None:
+    def _name(self, name: str, held: Opening, earlier: Iterable[str]) -> None:
         self._names[name] = held
         spool = self._spools.setdefault(held.spool, _Spool(name, held))
         spool.held = held
-        if not spool.has(held.opening):
-            spool.openings += _digest(held.opening)
+        for opening in (*earlier, held.opening):
+            if not spool.has(opening):
+                spool.openings += _digest(opening)
 
     def held(self, name: str) -> Opening | None:
         return self._names.get(name)
@@ -105,25 +107,35 @@ class Openings:
             # What lies before the base was counted by another root, or never will be.
             return (self._admission(hello, 1, hello.base),)
         present = sources[str(SourceId(hello.name, held.incarnation))]
-        reached = held.offset + present.position
+        reached, shared = held.offset + present.position, self._shared(hello)
         if hello.spool != held.spool:
             return self._other_spool(hello, held, present, sources)
         if hello.opening != held.opening and self.is_known(hello):
             return "its spool was opened again since; end this process"
         if present.retired and not finishes(present.name):
             same = hello.opening == held.opening
-            return self._succession(hello, held, present, reached if same else min(reached, hello.opened_at))
+            return self._succession(hello, held, present, reached if same else min(reached, shared))
         if hello.opening == held.opening:
             return ()
-        if reached > hello.opened_at:
+        if reached > shared:
             # Records that were counted are no longer in the spool: what follows is another source.
-            return self._succession(hello, held, present, hello.opened_at)
+            return self._succession(hello, held, present, shared)
         if reached < hello.base:
             return (
                 f"its spool begins behind record {hello.base}, but the root has counted up to {reached}: "
                 "records are lost; retire the source"
             )
-        return (Opened(present.name, hello.opening),)
+        return (Opened(present.name, hello.opening, shared - held.offset, _earlier(hello)),)
+
+    def _shared(self, hello: Hello) -> int:
+        """Up to which record a spool that was opened again is what the root may have counted from.
+
+        It may be a copy from before it heard that its last opening is confirmed: what was written while an
+        opening lasted that the log has, is what the root knows by these numbers.
+        """
+        spool = self._spools.get(hello.spool)
+        known = [upto for opening, upto in hello.earlier if spool is not None and spool.has(opening)]
+        return known[-1] if known else hello.opened_at
 
     def _other_spool(
         self, hello: Hello, held: Opening, present: Source, sources: Mapping[str, Source]
@@ -141,7 +153,7 @@ class Openings:
         earlier = spool.held
         was = sources[str(SourceId(hello.name, earlier.incarnation))]
         end = earlier.offset + was.position
-        offset = end if hello.opening == earlier.opening else min(end, hello.opened_at)
+        offset = end if hello.opening == earlier.opening else min(end, self._shared(hello))
         return self._succession(hello, held, present, max(offset, hello.base))
 
     def _succession(
@@ -153,7 +165,13 @@ class Openings:
 
     def _admission(self, hello: Hello, incarnation: int, offset: int) -> Admitted:
         source = str(SourceId(hello.name, incarnation))
-        return Admitted(source, hello.site, hello.lateness, hello.spool, hello.opening, offset)
+        return Admitted(
+            source, hello.site, hello.lateness, hello.spool, hello.opening, offset, _earlier(hello)
+        )
+
+
+def _earlier(hello: Hello) -> tuple[str, ...]:
+    return tuple(opening for opening, _ in hello.earlier)
 
 
 def _digest(opening: str) -> bytes:

@@ -23,8 +23,7 @@ from headwater.machines.records import Resumed
 from headwater.machines.refusals import Refusals
 from headwater.machines.rootlane import RootLane
 from headwater.machines.state import State
-from headwater.partials import Partial
-from headwater.prefix import Prefix
+from headwater.partials import Partial, Span
 
 
 class Positions:
@@ -72,8 +71,8 @@ class Positions:
             if idle:
                 self._commits.decide_behind(out, *(Resumed(n) for n in idle))
         elif any(self._is_early(name, span.high.position) for name, span in vector.items()):
-            # What no longer fits may be of records that are gone: lane 0 would never come to them.
-            if any(_is_over(lane.prefix(name), span.low) for name, span in vector.items()):
+            # What never will fit may be of records that are gone: lane 0 would never come to them.
+            if any(_is_over(lane, name, span) for name, span in vector.items()):
                 out.add(sender, self._resync(message, lane, list(vector), partial.version))
             return
         try:
@@ -145,9 +144,12 @@ class Positions:
                 raise self._state.behind(told)
 
 
-def _is_over(stands: Prefix, low: Prefix) -> bool:
-    """Whether a lane that stands there will never take what begins so."""
-    return low.position <= stands.position and low != stands
+def _is_over(lane: RootLane, name: str, span: Span) -> bool:
+    """Whether a lane will never take what begins so, or goes across what was decided."""
+    low, stands = span.low, lane.prefix(name)
+    return (low.position <= stands.position and low != stands) or lane.parts(
+        name, low.position, span.high.position
+    )
 
 
 def _fits(lane: RootLane, partial: Partial) -> bool:

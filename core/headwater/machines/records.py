@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from headwater.node import Change
+from headwater.changes import Change
 from headwater.partials import Partial
 
 
@@ -27,14 +27,19 @@ class Admitted:
     spool: str
     opening: str
     offset: int
+    # Openings before it that nobody had confirmed: copies of the spool from then are of this source too.
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The spool of a source was opened again: what was under way from before no longer fits."""
+    """The spool of a source was opened again, with records up to `upto`: what was under way from before no
+    longer fits, and what comes behind are others than had these numbers before. Older logs do not say it."""
 
     source: str
     opening: str
+    upto: int | None = None
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +120,10 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A source, by its name, is to be read by a child; `fixed` by somebody who knows better than the root."""
+    """A source, by its name, is to be read by a child."""
 
     source: str
     child: str
-    fixed: bool = False
 
 
 Body = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from headwater.changes import Change
 from headwater.errors import PermanentError
 from headwater.machines.commits import Commits
 from headwater.machines.lanes import Apart, shared
@@ -55,7 +56,7 @@ from headwater.machines.records import (
 )
 from headwater.machines.refusals import Refusals
 from headwater.machines.state import State
-from headwater.node import Change, Source
+from headwater.progress import Source
 from headwater.queries import Query, signature
 from headwater.results import Results
 from headwater.root import Root
@@ -92,8 +93,10 @@ class RootMachine:
         journal: Journal,
         nonce: Callable[[], str],
         emit: Callable[[int, Results], None],
+        engine: type[Root] = Root,
     ) -> None:
-        """`emit` takes the results that a record has made final, with the record's position."""
+        """`emit` takes the results that a record has made final, with the record's position; there are none
+        where `engine` makes no windows."""
         self.settings = settings
         self.queries = tuple(queries)
         self._journal, self._draw, self._emit = journal, nonce, emit
@@ -102,7 +105,7 @@ class RootMachine:
         self._admissions: Recent[str, int] = Recent(settings.admission)
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
-        self._go_on(State(self.queries, settings.expected, settings.apart))
+        self._go_on(State(self.queries, settings.expected, settings.apart, engine))
 
     def _go_on(self, state: State) -> None:
         self._state = state
@@ -270,11 +273,12 @@ class RootMachine:
     def assign(self, assignment: Mapping[str, str]) -> list[Send]:
         """By whom sources (by name) are to be read: only that child's report of their silence counts.
 
-        They are told through the child that reads them until now.
+        They are told through the child that reads them until now, and are assigned to another one again if
+        they cannot reach theirs.
         """
         out, before = Outbox(), {name: self.members.assigned(name) for name in assignment}
         moved = [
-            Assigned(name, child, fixed=True)
+            Assigned(name, child)
             for name, child in assignment.items()
             if self.members.assigned(name) != child
         ]
@@ -398,7 +402,7 @@ class RootMachine:
         if refusal is not None and not self._finishes(message):
             out.add(sender, Fenced(message.name, message.opening, refusal, quarantined=True))
             return
-        if self.openings.is_news(message, self.engine.sources, self._state.finishes):
+        if self._moves(message) or self.openings.is_news(message, self.engine.sources, self._state.finishes):
             nonce = self._nonces.of(message.name, message.opening)
             if message.echo != nonce:
                 # Logged only once a living process has echoed it: a hello may be old.
@@ -415,7 +419,12 @@ class RootMachine:
                 return
             self._admissions.put(message.name, now, now)
         self._commits.decide(*placed)
-        if placed:
+        moves = self._moves(message)
+        if moves:
+            # Whoever it was that chose the other one: only who reads a source can tell of its silence and of
+            # its keys, and that is who the log has to name (rules 14 and 15).
+            self._commits.decide(Assigned(message.name, message.via))
+        if placed or moves:
             # An echo of another opening that is under way may be of a process that has ended by now.
             self._nonces.renew(message.name)
         else:
@@ -439,10 +448,12 @@ class RootMachine:
         child = self.members.assigned(message.name)
         if child is not None and self.members.is_live(child) and child != message.avoid:
             return child
-        fixed = self.members.is_fixed(message.name)
-        if message.via and child != message.via and not fixed and self.members.is_live(message.via):
-            self._commits.decide(Assigned(message.name, message.via))
         return message.via
+
+    def _moves(self, message: Hello) -> bool:
+        """Whether who passed a hello on is to read its source, and another one was before, or nobody."""
+        child = self._child_of(message)
+        return child != self.members.assigned(message.name) and self.members.is_live(child)
 
 
 def _listed(queries: Iterable[Query]) -> str:

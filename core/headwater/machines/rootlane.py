@@ -51,7 +51,7 @@ class RootLane:
 
     def _decide(self, source: str, decided: Later) -> None:
         if isinstance(decided.body, Opened):
-            self.engine.reopen(source, decided.body.opening)
+            self.engine.reopen(source, decided.body.opening, decided.body.upto)
         elif isinstance(decided.body, Idled):
             self.engine.idle(source)
         elif isinstance(decided.body, Resumed):

@@ -47,8 +47,9 @@ def of_gathered(engine: Node, records: int) -> int:
     the batch that it makes of them."""
     total = RAW * engine.waiting
     for group in engine.groups().values():
-        # Groups that are made at the root alone hold nothing here.
-        if cells := len(group):
+        # Groups that are made at the root alone hold nothing here; and where cells are kept by code, some of
+        # them hold nothing: a record begins one slice and one session at most.
+        if cells := min(len(group), 2 * records):
             total += cells * (CELL + sum(map(_of_state, group.operators)))
             total += VALUE * records * sum(map(_holds_values, group.operators))
     return total

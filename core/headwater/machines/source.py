@@ -38,6 +38,9 @@ class Spool(Protocol):
     def opened_at(self) -> int: ...
 
     @property
+    def earlier(self) -> tuple[tuple[str, int], ...]: ...
+
+    @property
     def base(self) -> int: ...
 
     @property
@@ -226,6 +229,7 @@ class SourceMachine:
             settings.lateness,
             self._echo,
             avoid=self.avoid,
+            earlier=spool.earlier,
         )
         out.add(self.child, hello)
 
@@ -242,6 +246,9 @@ class SourceMachine:
         # The same name behind another number: it is another root, which has lost its log.
         if (message.source, message.offset) != (self.source, self._offset):
             self.source, self._offset = message.source, message.offset
+            # What lies before record 1 was counted of those who had the name before: nobody will tell of it
+            # any more, and nothing else may ever make room of it.
+            self.spool.trim(message.offset)
             self._acknowledged, self._committed = max(self.spool.base - message.offset, 0), 0
             self._under_way, self._probe = [], None
 

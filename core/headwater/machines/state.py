@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headwater.changes import Change
 from headwater.machines.lanes import Apart, Lanes
 from headwater.machines.members import Members
 from headwater.machines.openings import Openings
@@ -25,7 +26,6 @@ from headwater.machines.records import (
 )
 from headwater.machines.rootlane import Later, RootLane
 from headwater.machines.terms import BehindTheTree, Terms
-from headwater.node import Change
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.results import Results
@@ -40,9 +40,13 @@ class State:
     in about 1.5 KB of memory and 0.4 KB of a snapshot. Time goes into those that are there alone.
     """
 
-    def __init__(self, queries: Iterable[Query], expected: int, apart: Apart) -> None:
-        """`queries` are those of the beginning; `expected` sources are waited for."""
+    def __init__(
+        self, queries: Iterable[Query], expected: int, apart: Apart, engine: type[Root] = Root
+    ) -> None:
+        """`queries` are those of the beginning; `expected` sources are waited for. `engine` makes windows of
+        all that there is, or of a part of it."""
         self.queries = tuple(queries)
+        self._engine = engine
         self.position = 0
         self.members = Members()
         self.openings = Openings()
@@ -50,11 +54,12 @@ class State:
         self.terms = Terms()
         self._expected = expected
         self._numbering = Lanes(self.queries, apart)
-        self.lanes = {
-            number: RootLane(Root(self.queries, expected=expected, serves=self._numbering.serves(number)))
-            for number in self._numbering.numbers
-        }
+        self.lanes = {number: RootLane(self._made(number, expected)) for number in self._numbering.numbers}
         self._keep_behind()
+
+    def _made(self, number: int, expected: int) -> Root:
+        engine = self._engine.beside() if number else self._engine
+        return engine(self.queries, expected=expected, serves=self._numbering.serves(number))
 
     @property
     def engine(self) -> Root:
@@ -194,7 +199,7 @@ class State:
         main = self.engine
         # All of them at first: the watermark is that of all from the beginning.
         expected = max(len(main.sources), 1) if main.started else self._expected
-        engine = Root(self.queries, expected=expected, serves=self._numbering.serves(number))
+        engine = self._made(number, expected)
         engine.stay_behind(main.watermark)
         engine.stand_beside(main)
         for change in changes:

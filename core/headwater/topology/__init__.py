@@ -4,10 +4,18 @@ A document is what a YAML or JSON reader gives. It is judged whole: one error li
 its field as it stands in the manifest. What decides a result is required, never defaulted.
 """
 
-from headwater.topology.manifest import API_VERSION, QUERY_KIND, TOPOLOGY_KIND, query_of, topology_of
+from headwater.topology.manifest import (
+    API_VERSION,
+    QUERY_KIND,
+    TOPOLOGY_KIND,
+    archive_of,
+    query_of,
+    topology_of,
+)
 from headwater.topology.queries import Functions, queries_of, query_document
 from headwater.topology.sections import InvalidTopology
 from headwater.topology.tree import (
+    Archive,
     LayerPlacement,
     Limits,
     NodeClass,
@@ -24,6 +32,7 @@ __all__ = [
     "API_VERSION",
     "QUERY_KIND",
     "TOPOLOGY_KIND",
+    "Archive",
     "Functions",
     "InvalidTopology",
     "LayerPlacement",
@@ -36,6 +45,7 @@ __all__ = [
     "SourceClass",
     "Storage",
     "Topology",
+    "archive_of",
     "queries_of",
     "query_document",
     "query_of",

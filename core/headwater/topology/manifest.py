@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
-from headwater.durations import MILLISECOND, human
+from headwater.durations import MILLISECOND, SECOND, human
 from headwater.errors import Problem
 from headwater.queries import Query
 from headwater.topology.queries import (
@@ -18,14 +17,19 @@ from headwater.topology.queries import (
     validated,
 )
 from headwater.topology.sections import InvalidTopology, Section, Wrong, label, shown, subdomain
+from headwater.topology.sinks import read_sinks
 from headwater.topology.tree import (
+    ARCHIVE_BYTES,
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
     KEYS_PER_SOURCE,
     MARGIN,
     MAX_NODES,
+    RETAIN,
+    ROTATE,
     START_TIMEOUT,
+    Archive,
     DeletionPolicy,
     Engine,
     LayerPlacement,
@@ -35,8 +39,6 @@ from headwater.topology.tree import (
     NodeSpec,
     Placement,
     RootSpec,
-    Sink,
-    SinkType,
     SourceClass,
     Storage,
     Topology,
@@ -53,7 +55,6 @@ SOURCE_CLASSES_LIMIT = 256
 SOURCES_LIMIT = 1_000_000
 NODES_LIMIT = 10_000
 NODE_CLASSES_LIMIT = 64
-SINKS_LIMIT = 16
 EXECUTORS_LIMIT = 1_000
 KEYS_LIMIT = 1_000_000_000
 
@@ -75,6 +76,7 @@ def topology_of(document: Mapping[str, Any], functions: Functions = no_functions
         start_timeout=spec.duration("startTimeout", START_TIMEOUT, at_least=1),
         flush_interval=spec.duration("flushInterval", FLUSH_INTERVAL, at_least=MILLISECOND),
         horizon=spec.duration("horizon", HORIZON, at_least=1),
+        archive=_archive(spec.section("archive")),
     )
     slowest = max((source.lateness for source in sources), default=0)
     if found.horizon <= slowest and not spec.told("horizon"):
@@ -237,6 +239,42 @@ def _limits(section: Section | None) -> Limits:
     return found
 
 
+def archive_of(given: Any) -> Archive:
+    """The archive of a document that holds nothing else, such as the file of a node."""
+    problems: list[Problem] = []
+    found = _archive(Section(given, "archive", problems))
+    if found is None or problems:
+        raise InvalidTopology("the archive cannot be taken", problems)
+    return found
+
+
+def _archive(section: Section | None) -> Archive | None:
+    if section is None:
+        return None
+    found = Archive(
+        section.text(
+            "path", _archive_path_problem, remedy="give a folder, such as /var/lib/headwater/archive"
+        ),
+        section.duration("rotate", ROTATE, at_least=SECOND),
+        section.duration("retain", RETAIN, at_least=SECOND),
+        section.size("maxBytes", ARCHIVE_BYTES, at_least=1 << 20),
+    )
+    section.done()
+    if found.retain < found.rotate and not section.told("rotate", "retain"):
+        section.wrong(
+            "retain",
+            f"{human(found.retain)} is less than rotate, which is {human(found.rotate)}",
+            "raise retain or lower rotate",
+        )
+    return found
+
+
+def _archive_path_problem(given: str) -> Wrong | None:
+    if ".." in given.split("/") or "\0" in given:
+        return f"is {shown(given)}", 'give a folder on the machine of the child, without ".."'
+    return None
+
+
 def _root(section: Section | None) -> RootSpec:
     if section is None:
         return RootSpec("embedded")
@@ -255,65 +293,6 @@ def _root(section: Section | None) -> RootSpec:
         policy = volume.choice("deletionPolicy", get_args(DeletionPolicy), "Retain")
         storage = Storage(claim, "Delete" if policy == "Delete" else "Retain")
         volume.done()
-    sinks: list[Sink] = []
-    for place, given in enumerate(section.listed("sinks", SINKS_LIMIT)):
-        inner = Section(given, f"{section.path}.sinks[{place}]", section.problems)
-        sink = _sink(inner)
-        if sink is not None:
-            if sink in sinks:
-                inner.wrong("type", "stands there twice with the same target", "give each sink once")
-            sinks.append(sink)
+    sinks = read_sinks(section)
     section.done()
-    return RootSpec(engine, executors, storage, tuple(sinks))
-
-
-# Fields of each type of sink, and whether it must have them.
-_SINK_FIELDS: dict[SinkType, dict[str, bool]] = {
-    "console": {},
-    "jsonlines": {"path": True},
-    "parquet": {"path": True},
-    "postgres": {"secretRef": True},
-    "webhook": {"url": True, "secretRef": False},
-}
-_SINK_RULES: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
-    "path": (lambda given: _path_problem(given), "give a folder on the root's volume, such as results"),
-    "secretRef": (subdomain, "name the Secret that holds the address and the password"),
-    "url": (lambda given: _url_problem(given), "give an address such as https://example.org/results"),
-}
-
-
-def _path_problem(given: str) -> Wrong | None:
-    # The same manifest runs on a laptop and in a pod whose file system is read-only elsewhere.
-    if given.startswith("/") or ".." in given.split("/") or "\0" in given:
-        return f"is {shown(given)}", 'give a path relative to the root\'s volume, without ".."'
-    return None
-
-
-def _url_problem(given: str) -> Wrong | None:
-    if re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", given):
-        return None
-    return (
-        f"is {shown(given)}",
-        "give an address such as https://example.org/results (a password goes into secretRef)",
-    )
-
-
-def _sink(section: Section) -> Sink | None:
-    known = get_args(SinkType)
-    asked = section.choice("type", known)
-    given_type = section.value("type")
-    kind = next((name for name in _SINK_FIELDS if name == asked and name == given_type), None)
-    found: dict[str, str | None] = {}
-    for field, (rule, remedy) in _SINK_RULES.items():
-        if kind is None:
-            section.allow(field)
-        elif field in _SINK_FIELDS[kind]:
-            required = _SINK_FIELDS[kind][field]
-            found[field] = section.text(field, rule, required=required, remedy=remedy) or None
-        elif field in section:
-            section.allow(field)
-            section.wrong(field, f"a {kind} sink has none", f"drop {field}")
-    section.done()
-    if kind is None:
-        return None
-    return Sink(kind, found.get("path"), found.get("secretRef"), found.get("url"))
+    return RootSpec(engine, executors, storage, sinks)

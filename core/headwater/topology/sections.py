@@ -128,6 +128,18 @@ class Section:
             return 1.0 if default is None else default
         return number
 
+    def size(self, field: str, default: int, *, at_least: int) -> int:
+        """Bytes: a whole number of them, or one with a unit."""
+        found = self.value(field)
+        if found is None:
+            return default
+        remedy = f"give bytes, {at_least} or more, also with a unit: {', '.join(_UNITS)}"
+        size = found if isinstance(found, int) and not isinstance(found, bool) else _bytes(found)
+        if size is None or not at_least <= size < 1 << 63:
+            self.wrong(field, f"is {shown(found)}", remedy)
+            return default
+        return size
+
     def duration(self, field: str, default: int | None, *, at_least: int) -> int:
         """Microseconds; the default, or what is allowed at least, if it is missing or wrong."""
         found = self.value(field, "give a duration such as 10s", required=default is None)
@@ -199,6 +211,16 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_NAME = re.compile(
     rf"((?=.{{1,253}}/){_SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
 )
+
+
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def _bytes(given: Any) -> int | None:
+    number, unit = (given[:-3].strip(), given[-3:]) if isinstance(given, str) else ("", "")
+    if unit not in _UNITS or not re.fullmatch(r"[0-9]{1,15}", number):
+        return None
+    return int(number) * _UNITS[unit]
 
 
 def label(limit: int) -> Callable[[str], Wrong | None]:

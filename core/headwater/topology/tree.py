@@ -15,6 +15,10 @@ HORIZON = 3_600 * SECOND
 MARGIN = 0.1
 MAX_NODES = 200
 KEYS_PER_SOURCE = 100_000
+ROTATE = 60 * SECOND
+RETAIN = 7 * 86_400 * SECOND
+ARCHIVE_BYTES = 10 << 30
+SINK_TIMEOUT = 30 * SECOND
 
 Mode = Literal["pool", "perNode"]
 Engine = Literal["spark", "embedded"]
@@ -81,12 +85,21 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where results go: `path` for files, `secret_ref` for a database, `url` for a webhook."""
+    """Where results go: `path` for files, `url` for a webhook, an address in `dsn` and in the environment
+    variable `dsn_env` for a database; `secret_ref` is the Secret that holds it in a cluster.
+
+    `headers_env` has headers of a webhook and the environment variables that hold them.
+    """
 
     type: SinkType
     path: str | None = None
     secret_ref: str | None = None
     url: str | None = None
+    dsn: str | None = None
+    dsn_env: str | None = None
+    table: str | None = None
+    headers_env: tuple[tuple[str, str], ...] = ()
+    timeout: int = SINK_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,17 @@ class RootSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Archive:
+    """Where children keep the raw events that they have read, how often a file is finished, for how long
+    files are kept, and how many bytes of them a child keeps."""
+
+    path: str
+    rotate: int = ROTATE
+    retain: int = RETAIN
+    max_bytes: int = ARCHIVE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """A tree as it was asked for. Times are microseconds."""
 
@@ -121,6 +145,7 @@ class Topology:
     start_timeout: int = START_TIMEOUT
     flush_interval: int = FLUSH_INTERVAL
     horizon: int = HORIZON
+    archive: Archive | None = None
 
     @property
     def expected(self) -> int:

@@ -245,7 +245,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +261,7 @@ class StatusReply(_message.Message):
     NEXT_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    UNMERGED_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -276,7 +277,8 @@ class StatusReply(_message.Message):
     next: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     quarantined: _containers.RepeatedCompositeFieldContainer[QuarantinedSource]
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ...) -> None: ...
+    unmerged: int
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")

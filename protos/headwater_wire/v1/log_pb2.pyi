@@ -1,8 +1,9 @@
 from headwater_wire.v1 import partials_pb2 as _partials_pb2
 from headwater_wire.v1 import tree_pb2 as _tree_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -72,38 +73,42 @@ class Joined(_message.Message):
     def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Assigned(_message.Message):
-    __slots__ = ("source", "child", "fixed")
+    __slots__ = ("source", "child")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
-    FIXED_FIELD_NUMBER: _ClassVar[int]
     source: str
     child: str
-    fixed: bool
-    def __init__(self, source: _Optional[str] = ..., child: _Optional[str] = ..., fixed: _Optional[bool] = ...) -> None: ...
+    def __init__(self, source: _Optional[str] = ..., child: _Optional[str] = ...) -> None: ...
 
 class Admitted(_message.Message):
-    __slots__ = ("source", "site", "lateness", "spool", "opening", "offset")
+    __slots__ = ("source", "site", "lateness", "spool", "opening", "offset", "earlier")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     SITE_FIELD_NUMBER: _ClassVar[int]
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     SPOOL_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_FIELD_NUMBER: _ClassVar[int]
     source: _tree_pb2.Named
     site: str
     lateness: int
     spool: str
     opening: str
     offset: int
-    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    earlier: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., offset: _Optional[int] = ..., earlier: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ("source", "opening")
+    __slots__ = ("source", "opening", "upto", "earlier")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_FIELD_NUMBER: _ClassVar[int]
     source: _tree_pb2.Named
     opening: str
-    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., opening: _Optional[str] = ...) -> None: ...
+    upto: int
+    earlier: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., opening: _Optional[str] = ..., upto: _Optional[int] = ..., earlier: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Quarantined(_message.Message):
     __slots__ = ("source", "reason")

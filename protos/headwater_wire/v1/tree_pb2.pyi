@@ -126,7 +126,7 @@ class Stale(_message.Message):
     def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("name", "spool", "opening", "opened_at", "head", "site", "lateness", "echo", "base", "via", "avoid")
+    __slots__ = ("name", "spool", "opening", "opened_at", "head", "site", "lateness", "echo", "base", "via", "avoid", "earlier")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPOOL_FIELD_NUMBER: _ClassVar[int]
     OPENING_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +138,7 @@ class Hello(_message.Message):
     BASE_FIELD_NUMBER: _ClassVar[int]
     VIA_FIELD_NUMBER: _ClassVar[int]
     AVOID_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_FIELD_NUMBER: _ClassVar[int]
     name: str
     spool: str
     opening: str
@@ -149,7 +150,16 @@ class Hello(_message.Message):
     base: int
     via: str
     avoid: str
-    def __init__(self, name: _Optional[str] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., opened_at: _Optional[int] = ..., head: _Optional[int] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., echo: _Optional[str] = ..., base: _Optional[int] = ..., via: _Optional[str] = ..., avoid: _Optional[str] = ...) -> None: ...
+    earlier: _containers.RepeatedCompositeFieldContainer[Earlier]
+    def __init__(self, name: _Optional[str] = ..., spool: _Optional[str] = ..., opening: _Optional[str] = ..., opened_at: _Optional[int] = ..., head: _Optional[int] = ..., site: _Optional[str] = ..., lateness: _Optional[int] = ..., echo: _Optional[str] = ..., base: _Optional[int] = ..., via: _Optional[str] = ..., avoid: _Optional[str] = ..., earlier: _Optional[_Iterable[_Union[Earlier, _Mapping]]] = ...) -> None: ...
+
+class Earlier(_message.Message):
+    __slots__ = ("opening", "upto")
+    OPENING_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    opening: str
+    upto: int
+    def __init__(self, opening: _Optional[str] = ..., upto: _Optional[int] = ...) -> None: ...
 
 class Challenge(_message.Message):
     __slots__ = ("opening", "nonce", "name")

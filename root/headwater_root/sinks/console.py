@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from headwater_root import files, resultlines
 from headwater_root.sinks.cursor import Cursor
+from headwater_wire import failpoints
 
 
 class Console:
@@ -35,7 +36,15 @@ class Console:
         stream = self._stream or sys.stdout
         stream.write("".join(f"{readable(row)}\n" for row in resultlines.decode(rows)))
         stream.flush()
+        failpoints.reached("root.sink.written")
         self._cursor.move(position)
+
+    def recall(self) -> None:
+        """Read the cursor again."""
+        self._cursor.load()
+
+    def tidy(self) -> None:
+        """Nothing waits to be tidied."""
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from headwater_root import files
 from headwater_root.files import Damaged
 from headwater_root.sinks.cursor import Cursor
+from headwater_wire import failpoints
 
 
 class JsonLines:
@@ -35,21 +36,27 @@ class JsonLines:
 
     def deliver(self, position: int, rows: bytes) -> None:
         """Append the rows, then move the cursor behind them."""
-        if self._file is None:
-            self._cursor.load()
         if position <= self.cursor:
             return
         file = self._open() if self._file is None else self._file
-        # Until all is done, nobody knows what the files hold: the next call looks.
+        # Until all is done, nobody knows what the files hold: the cursor is read again, and the file cut.
         self._file = None
         try:
             files.write_all(file, rows)
             os.fsync(file)
+            failpoints.reached("root.sink.written")
             self._cursor.move(position, self._cursor.size + len(rows))
         except BaseException:
             os.close(file)
             raise
         self._file = file
+
+    def recall(self) -> None:
+        """Read the cursor again; the next delivery cuts the file."""
+        self._cursor.load()
+
+    def tidy(self) -> None:
+        """Nothing waits to be tidied."""
 
     def close(self) -> None:
         """Close the file."""

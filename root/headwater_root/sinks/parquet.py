@@ -1,40 +1,54 @@
 """Results as a growing Parquet dataset, each exactly once.
 
-Every position of the outbox is a file `<position>.parquet` that appears whole; `_cursor.json` says how far
-they count. pyarrow and Spark pass over names that begin with a dot or an underscore, so the directory can be
-read as a dataset at any time.
+The files are in `results/`. Each delivery is one, named by the first position that it is of, and appears
+whole; `_cursor.json` says how far they count. A file beyond the cursor was being delivered when the process
+died: it is replaced by one with the same name, with the same results and perhaps more.
 
-All files have one schema, whatever the queries, because a reader takes the schema of the first file for that
-of all. So functions are no columns but entries of two maps: `values` holds what is a number (a whole one only
-if a double holds it exactly, and null for a function that has no value), `others` holds all else as JSON.
+From time to time small files become one. Whoever lists the directory sees them or the one, never both
+(`generations`), and the one has a name that no file had before: a reader with an old list finds a file
+missing, and never a row twice.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic
 
-from headwater_root import files, resultlines
+from headwater_root import files
+from headwater_root.sinks import columns, compaction
 from headwater_root.sinks.cursor import Cursor
+from headwater_root.sinks.generations import Generations
+from headwater_wire import failpoints
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+# How long at least from one merge to the next, in seconds: a reader with an old list must begin anew.
+PERIOD = 60.0
+_OURS = re.compile(r"(\d{20})(-\d{10})?\.parquet")
+_BEFORE = re.compile(r"\d{20}\.parquet")
 
 
 class Parquet:
-    """Writes a file a position into a directory of its own."""
+    """Writes a file a delivery into a directory of its own."""
 
     name = "parquet"
 
-    def __init__(self, directory: Path | str) -> None:
-        self.directory = Path(directory)
-        files.make_directory(self.directory)
-        files.sweep(self.directory)
-        self._cursor = Cursor(self.directory / "_cursor.json")
-        for path in self.directory.glob("*.parquet"):
-            # It was being delivered when the process died, and is delivered again.
-            if path.stem.isdigit() and int(path.stem) > self.cursor:
+    def __init__(
+        self, directory: Path | str, *, period: float = PERIOD, fewest: int = compaction.FEWEST
+    ) -> None:
+        directory = Path(directory)
+        files.make_directory(directory)
+        files.sweep(directory)
+        self._cursor = Cursor(directory / "_cursor.json")
+        self._generations = Generations(directory)
+        self._period, self._fewest, self._merged = period, fewest, monotonic()
+        # A release before had the files here, and delivered those beyond the cursor again.
+        for path in sorted(directory.iterdir()):
+            if _BEFORE.fullmatch(path.name) and int(path.stem) > self.cursor:
                 path.unlink()
+            elif _BEFORE.fullmatch(path.name):
+                os.replace(path, self._generations.current / path.name)
+        files.sync_directory(self._generations.current)
 
     @property
     def cursor(self) -> int:
@@ -46,59 +60,33 @@ class Parquet:
         if position <= self.cursor:
             return
         if rows:
-            files.replace(self.directory / f"{position:020}.parquet", encoded(rows))
+            name = f"{self.cursor + 1:020}.parquet"
+            files.replace(self._generations.current / name, columns.encoded(rows))
+        failpoints.reached("root.sink.written")
         self._cursor.move(position)
+
+    def recall(self) -> None:
+        """Read the cursor again, and where the link leads."""
+        self._cursor.load()
+        self._generations.recall()
+
+    def tidy(self) -> None:
+        """Make one file of many small ones, if it is time."""
+        if monotonic() - self._merged < self._period:
+            return
+        self._merged = monotonic()
+        # One that is beyond the cursor may yet be replaced.
+        found = sorted(
+            path
+            for path in self._generations.current.iterdir()
+            if (match := _OURS.fullmatch(path.name)) and int(match[1]) <= self.cursor
+        )
+        places = compaction.due([path.stat().st_size for path in found], self._fewest)
+        if places is None:
+            return
+        gone = [found[place] for place in places]
+        name = f"{gone[0].name[:20]}-{self._generations.number + 1:010}.parquet"
+        self._generations.replace(gone, name, columns.merged(gone))
 
     def close(self) -> None:
         """Nothing is held open."""
-
-
-def encoded(rows: bytes) -> bytes:
-    """The rows as a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = [_parted(row) for row in resultlines.decode(rows)]
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(table, schema=schema()), sink)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def schema() -> pa.Schema:
-    """The schema of every file."""
-    import pyarrow as pa
-
-    fields: list[pa.Field[Any]] = [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("query", pa.string(), nullable=False),
-        pa.field("incarnation", pa.int64(), nullable=False),
-        pa.field("site", pa.string(), nullable=False),
-        pa.field("key", pa.string()),
-        pa.field("start", pa.int64(), nullable=False),
-        pa.field("end", pa.int64(), nullable=False),
-        pa.field("count", pa.int64(), nullable=False),
-        pa.field("ordinal", pa.int64()),
-        pa.field("values", pa.map_(pa.string(), pa.float64()), nullable=False),
-        pa.field("others", pa.map_(pa.string(), pa.string()), nullable=False),
-    ]
-    return pa.schema(fields)
-
-
-def _parted(row: dict[str, Any]) -> dict[str, Any]:
-    numbers: list[tuple[str, float | None]] = []
-    others: list[tuple[str, str]] = []
-    for name, value in row["values"].items():
-        if value is None:
-            numbers.append((name, None))
-        elif _is_number(value):
-            numbers.append((name, float(value)))
-        else:
-            others.append((name, resultlines.text(value)))
-    return {**row, "values": numbers, "others": others}
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return isinstance(value, float) or (abs(value) <= 2**1023 and int(float(value)) == value)

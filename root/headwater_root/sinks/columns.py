@@ -1,0 +1,106 @@
+"""Results as tables of Parquet.
+
+All files have one schema, whatever the queries, because a reader takes the schema of the first file for that
+of all. So functions are no columns but entries of two maps: `values` holds what is a number (a whole one only
+if a double holds it exactly, and null for a function that has no value), `others` holds all else as JSON.
+Texts that Parquet cannot hold are written as `texts` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater_root import resultlines
+from headwater_root.sinks.texts import storable, storable_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows of a row group, and so how many are in memory at once when files are merged.
+GROUP_ROWS = 65_536
+
+
+def encoded(rows: bytes) -> bytes:
+    """The rows as a Parquet file."""
+    import pyarrow as pa
+
+    table = [_parted(row) for row in resultlines.decode(rows)]
+    return _written([pa.Table.from_pylist(table, schema=schema())])
+
+
+def merged(paths: Iterable[Path]) -> bytes:
+    """The rows of several files as one, in the order given."""
+    return _written(_groups(paths))
+
+
+def _groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
+    """The rows of files in tables of GROUP_ROWS, or less at the end."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=GROUP_ROWS):
+                if held and count + batch.num_rows > GROUP_ROWS:
+                    yield pa.Table.from_batches(held)
+                    held, count = [], 0
+                held.append(batch)
+                count += batch.num_rows
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _written(tables: Iterable[pa.Table]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema()) as writer:
+        for table in tables:
+            writer.write_table(table.cast(schema()), row_group_size=GROUP_ROWS)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def schema() -> pa.Schema:
+    """The schema of every file."""
+    import pyarrow as pa
+
+    fields: list[pa.Field[Any]] = [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("query", pa.string(), nullable=False),
+        pa.field("incarnation", pa.int64(), nullable=False),
+        pa.field("site", pa.string(), nullable=False),
+        pa.field("key", pa.string()),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("ordinal", pa.int64()),
+        pa.field("values", pa.map_(pa.string(), pa.float64()), nullable=False),
+        pa.field("others", pa.map_(pa.string(), pa.string()), nullable=False),
+    ]
+    return pa.schema(fields)
+
+
+def _parted(row: dict[str, Any]) -> dict[str, Any]:
+    numbers: list[tuple[str, float | None]] = []
+    others: list[tuple[str, str]] = []
+    for name, value in row["values"].items():
+        if value is None:
+            numbers.append((storable(name), None))
+        elif _is_number(value):
+            numbers.append((storable(name), float(value)))
+        else:
+            others.append((storable(name), resultlines.text(storable_in(value))))
+    texts = {name: storable_in(row[name]) for name in ("query", "site", "key")}
+    return {**row, **texts, "values": numbers, "others": others}
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or (abs(value) <= 2**1023 and int(float(value)) == value)

@@ -1,0 +1,59 @@
+"""Results as the root has emitted them: what a JSON lines or a Parquet sink has written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headwater.errors import Invalid, Problem
+
+LINES = "results.jsonl"
+# What Spark calls a line that it cannot read.
+_BAD = "_corrupt"
+_FIELDS = (
+    "id STRING, query STRING, incarnation BIGINT, site STRING, key STRING, start BIGINT, end BIGINT, "
+    "count BIGINT, ordinal BIGINT"
+)
+
+
+def read(spark: SparkSession, directory: Path) -> DataFrame:
+    """The results with `values`, a map of texts by function; lists are JSON."""
+    if (directory / LINES).is_file():
+        return _lines(spark, directory / LINES)
+    # A sink that still grows: what a merge leaves behind stays for a while in the directory as it is now.
+    files = (directory / "results").resolve() if (directory / "results").is_dir() else directory
+    if not any(files.rglob("*.parquet")):
+        problem = Problem(
+            "--results",
+            f"{directory} holds neither {LINES} nor Parquet files",
+            "give the folder of a jsonlines or parquet sink",
+        )
+        raise Invalid("there are no results to compare with", [problem])
+    schema = f"{_FIELDS}, values MAP<STRING, DOUBLE>, others MAP<STRING, STRING>"
+    found = spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(str(files))
+    texts = f.expr("map_concat(transform_values(values, (name, value) -> cast(value AS STRING)), others)")
+    return found.withColumn("values", texts).drop("others")
+
+
+def _lines(spark: SparkSession, path: Path) -> DataFrame:
+    """Whole lines: the last one may be half written, by a root that is just at it."""
+    schema = f"{_FIELDS}, values MAP<STRING, STRING>, {_BAD} STRING"
+    found = spark.read.schema(schema).json(str(path), mode="PERMISSIVE", columnNameOfCorruptRecord=_BAD)
+    bad = [row[_BAD] for row in found.where(f.col(_BAD).isNotNull()).select("id", _BAD).limit(2).collect()]
+    if len(bad) > 1 or (bad and not _is_cut(path)):
+        problem = Problem(
+            "--results",
+            f"{path} has a line that is no result ({bad[0][:60]!r})",
+            "give it as the root wrote it",
+        )
+        raise Invalid("there are no results to compare with", [problem])
+    return found.where(f.col(_BAD).isNull()).drop(_BAD)
+
+
+def _is_cut(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"

@@ -1,0 +1,88 @@
+"""The streaming query: the inbox, the merging by bucket, and the outbox behind it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headwater.errors import PermanentError
+from headwater_spark import finals
+from headwater_spark.checkpoint import Checkpoint
+from headwater_spark.merging import SCHEMA, Job, Merging
+from headwater_spark.source import NAME, InboxSource
+
+log = logging.getLogger(__name__)
+
+
+class SparkFailed(PermanentError):
+    """The query has ended by itself: nothing is lost, and a restart goes on from the checkpoint."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"the Spark job has failed: {cause}")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a micro-batch came to: the records it is of, the lines, and the windows of each query since
+    ever."""
+
+    first: int
+    last: int
+    lines: bytes
+    emitted: Counter[int]
+
+
+def started(
+    session: SparkSession,
+    checkpoint: Checkpoint,
+    job: Job,
+    inbox: dict[str, str],
+    interval: float,
+    write: Callable[[Batch], None],
+) -> StreamingQuery:
+    """Begin, or go on where the checkpoint ends. `inbox` are the options of the source; `write` is called
+    with each micro-batch, again with the same one if it was not committed."""
+    session.dataSource.register(InboxSource)
+    rows = session.readStream.format(NAME).options(**inbox, buckets=str(checkpoint.buckets)).load()
+    windows = rows.groupBy("bucket").transformWithState(Merging(job), SCHEMA, "append", "none")
+
+    def written(batch: DataFrame, number: int) -> None:
+        # One action: a second one would run the stateful plan again.
+        found = batch.toArrow().to_pylist()
+        if found:
+            checkpoint.keep(number)
+            write(_batch(found))
+
+    return (
+        windows.writeStream.foreachBatch(written)
+        .outputMode("append")
+        .option("checkpointLocation", str(checkpoint.directory))
+        .trigger(processingTime=f"{interval} seconds")
+        .start()
+    )
+
+
+def _batch(rows: list[dict[str, Any]]) -> Batch:
+    emitted: Counter[int] = Counter()
+    for row in rows:
+        emitted.update({int(query): count for query, count in json.loads(row["emitted"]).items()})
+    (first,), (last,) = {row["first"] for row in rows}, {row["last"] for row in rows}
+    return Batch(first, last, finals.merged([row["finals"] for row in rows]), emitted)
+
+
+def cause(query: StreamingQuery) -> str | None:
+    """Why a query has ended, if it has failed: what the Python side raised, or else the JVM."""
+    error = query.exception()
+    if error is None:
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A Python worker's trace ends with what was raised.
+    raised = [line for line in lines if ".errors." in line or "Error: " in line or "Exception: " in line]
+    return (raised[-1] if raised else lines[0] if lines else type(error).__name__)[:1_000]

@@ -1,0 +1,211 @@
+"""The root with its windows in Spark: the log, the machine and the outbox are those of the embedded root.
+
+What is acknowledged is in the log, and no more; windows follow from it in their own time. So nodes are
+answered at once, also while Spark starts, and a log that Spark falls behind with is worked off in bounded
+portions; at a bound nothing more is acknowledged until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from headwater.machines.records import Assigned, Began, Joined, Left, Record
+from headwater.machines.root import Settings
+from headwater.queries import Query
+from headwater.topology import query_document
+from headwater.windowless import Windowless
+from headwater_root.runtime import Journal, RootRuntime
+from headwater_spark import checkpoint
+from headwater_spark.buckets import Buckets
+from headwater_spark.driver import LOOK, Driver
+from headwater_spark.inbox import Inbox
+from headwater_spark.merging import Job
+from headwater_spark.query import Batch
+from headwater_spark.settings import SparkSettings, cores
+from headwater_wire import failpoints
+
+# How long the end waits for windows that are not out yet, in seconds.
+PATIENCE = 120.0
+
+
+# Who is there, and what there is to be: none of these makes a window final.
+_WINDOWLESS = (Began, Joined, Left, Assigned)
+
+
+class _Tidings(Journal):
+    """Tells the inbox what is appended, before it is applied."""
+
+    inbox: Inbox
+    # The last record that may bring windows about.
+    wanted: int
+
+    def append(self, record: Record) -> int:
+        position = super().append(record)
+        self.inbox.appended(self.size, record.watermark)
+        if not isinstance(record.body, _WINDOWLESS):
+            self.wanted = position
+        return position
+
+    def sync(self) -> None:
+        super().sync()
+        self.inbox.committed()
+
+
+class _Durable:
+    """Makes durable, in a thread, what Spark has written up to a record: it does not do so itself. Without
+    it the power must not fail once those records are gone."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        self._thread = threading.Thread(target=os.sync, name="sync", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+
+class SparkRoot(RootRuntime):
+    """A root on a directory; `checkpoint` in it is Spark's, and `spark` has its logs."""
+
+    _engine = Windowless
+
+    def __init__(
+        self,
+        queries: Sequence[Query],
+        directory: Path,
+        settings: Settings,
+        *arguments: Any,
+        spark: SparkSettings | None = None,
+        **options: Any,
+    ) -> None:
+        self._spark = spark or SparkSettings()
+        # Executors have another working directory.
+        directory = directory.absolute()
+        self._durable: _Durable | None = None
+        # The last record whose windows are out.
+        self.merged = 0
+        super().__init__(queries, directory, settings, *arguments, **options)
+        job = Job(
+            self._checkpoint.id,
+            json.dumps([query_document(each) for each in self.machine.queries]),
+            settings.expected,
+            Buckets(self._checkpoint.buckets).home,
+        )
+        self._driver = Driver(
+            self._spark, directory / "spark", self._checkpoint, job, self.inbox, self._write
+        )
+
+    def _journal(self, directory: Path) -> Journal:
+        # Each costs something with every micro-batch, however little it has to do.
+        buckets = self._spark.buckets or max(cores(), 2)
+        held = self.log.committed
+        self._checkpoint = checkpoint.opened(
+            directory, directory / "checkpoint", buckets=buckets, records=held
+        )
+        self._checkpoint.mend()
+        self._checkpoint.check(self.log.first, held, self.outbox.last)
+        self.merged = self._checkpoint.done()
+        self.inbox = Inbox(
+            self.log, self.merged, lambda: self.machine.engine.watermark, lambda: self.outbox.full
+        )
+        self._tidings = _Tidings(self.log, self.syncs, self.volume)
+        self._tidings.inbox, self._tidings.wanted = self.inbox, held
+        return self._tidings
+
+    @property
+    def full(self) -> bool:
+        return super().full or self.inbox.bytes >= self._spark.backlog_bytes
+
+    def shorten(self) -> None:
+        super().shorten()
+        if self._durable is None:
+            finished = self.inbox.finished
+            if not self._keep and self.log.can_truncate(finished + 1):
+                self._durable = _Durable(finished)
+        elif self._durable.done:
+            failpoints.reached("spark.finished")
+            with self.volume:
+                self.log.truncate(self._durable.position + 1)
+            self._durable = None
+
+    def _drop_records(self) -> None:
+        """They go when what Spark has made of them is durable."""
+
+    @property
+    def lag(self) -> int:
+        """How many records are in the log whose windows are not out."""
+        return max(self.log.committed - self.merged, 0)
+
+    async def start(self, listen: str) -> int:
+        if not self._spark.apart:
+            port = await super().start(listen)
+            self._driver.start()
+            return port
+        # Nothing is acknowledged before it is sure that what comes of it will not be lost.
+        self._driver.start()
+        await asyncio.to_thread(self._driver.wait)
+        if self._driver.failed is not None:
+            raise self._driver.failed
+        try:
+            return await super().start(listen)
+        except BaseException:
+            # There is nothing to wait for.
+            await asyncio.to_thread(self._driver.stop)
+            raise
+
+    def _look(self) -> None:
+        if self._driver.failed is not None:
+            raise self._driver.failed
+
+    def _write(self, batch: Batch) -> None:
+        """One micro-batch, in a thread of Spark's; raises what ends the query."""
+        failpoints.reached("spark.merged")
+        # Somebody else may have the log by now.
+        self.log.check()
+        if batch.lines:
+            self.outbox.write(batch.first, self.log.epoch, batch.lines)
+        failpoints.reached("spark.written")
+        # Not by adding: these are all since ever.
+        dict.update(self.emitted, batch.emitted)
+        self.merged = batch.last
+
+    def _unmerged(self) -> int | None:
+        return self.lag
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        yield "merged_position", "Position of the last record whose windows are out.", self.merged
+        yield "unmerged_records", "Records in the log that Spark has not merged.", self.lag
+        yield "backlog_bytes", "Bytes of records that Spark has not done with.", self.inbox.bytes
+        yield "spark_up", "1 while the Spark query runs.", self._driver.up
+
+    def figures(self) -> dict[str, Any]:
+        return {**super().figures(), "merged": self.merged, "unmerged": self.lag, "ui": self._driver.ui}
+
+    async def settle(self) -> None:
+        await super().settle()
+        until = monotonic() + PATIENCE
+        # Not where nothing was taken: a Spark that has only begun to start would come up for it first.
+        while (
+            self.failed is None
+            and self._tidings.wanted > self.merged
+            and self._driver.alive
+            and monotonic() < until
+        ):
+            if self.outbox.full:
+                # Sinks that do not deliver: the rest is for the next start.
+                break
+            await asyncio.sleep(LOOK)
+
+    async def stop(self) -> None:
+        """Put out the windows of all that was taken, if Spark is there to do so, and end it."""
+        await self.settle()
+        await asyncio.to_thread(self._driver.stop)
+        await super().stop()

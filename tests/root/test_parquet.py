@@ -1,0 +1,333 @@
+"""The Parquet sink: what it writes, what becomes one file, and what a reader sees while it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from math import inf, isnan, nan
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.results import Result
+from headwater_root import files, resultlines
+from headwater_root.files import Damaged
+from headwater_root.sinks import columns
+from headwater_root.sinks.compaction import due
+from headwater_root.sinks.generations import Generations
+from headwater_root.sinks.parquet import Parquet
+from headwater_root.sinks.texts import restored, storable, storable_in
+
+
+def rows(*numbers: int) -> bytes:
+    return resultlines.encode(
+        Result("q", "", f"k{n}", 10 * n, 10 * n + 10, 1, {"sum": n / 7}) for n in numbers
+    )
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in (directory / "results").iterdir())
+
+
+# Columns
+
+
+def test_numbers_and_others_have_a_column_each(tmp_path: Path) -> None:
+    values = {"avg": 0.5, "nan": nan, "inf": -inf, "distinct": 7, "none": None}
+    others = {"top(2)": (3.0, nan), "long": 2**60 + 1, "longer": 10**400, "text": "ä", "yes": True}
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, resultlines.encode([Result("q", "", None, 0, 10, 1, {**values, **others})]))
+    sink.deliver(2, resultlines.encode([Result("p", "hall", "m", 0, 5, 2, {}, 3, 2)]))
+    first, second = ds.dataset(tmp_path / "t" / "results").to_table().to_pylist()
+    found = dict(first["values"])
+    assert isnan(found.pop("nan"))
+    assert found == {"avg": 0.5, "inf": -inf, "distinct": 7.0, "none": None}
+    assert dict(first["others"]) == {
+        "top(2)": '[3.0,"NaN"]',
+        "long": str(2**60 + 1),
+        "longer": str(10**400),
+        "text": '"ä"',
+        "yes": "true",
+    }
+    assert (second["site"], second["key"], second["ordinal"], second["incarnation"]) == ("hall", "m", 3, 2)
+    assert (first["key"], first["ordinal"], second["values"]) == (None, None, [])
+
+
+def test_texts_that_no_column_holds_do_not_stop_it(tmp_path: Path) -> None:
+    keys = ["\ud800", "a\0b", "\\u0000", "\\", "\\ud800", "ä\U0001f600"]
+    lines = resultlines.encode(
+        Result("q", "\udc80", key, 0, 10, 1, {"\udfff": 1.0, "text": ["\ud800"]}, n)
+        for n, key in enumerate(keys)
+    )
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, lines)
+    table = ds.dataset(tmp_path / "t" / "results").to_table().to_pylist()
+    assert [restored(row["key"]) for row in table] == keys
+    assert len({row["key"] for row in table}) == len(keys)
+    assert {restored(row["site"]) for row in table} == {"\udc80"}
+    assert [restored(name) for name, _ in table[0]["values"]] == ["\udfff"]
+    assert [restored(text) for text in json.loads(dict(table[0]["others"])["text"])] == ["\ud800"]
+
+
+ODD = st.text(st.sampled_from("\0\ud800\udc00\\u0aä"), max_size=8)
+
+
+@given(ODD, ODD)
+def test_texts_come_back_and_no_two_are_the_same(one: str, other: str) -> None:
+    stored = storable(one)
+    assert restored(stored) == one
+    assert (stored == storable(other)) == (one == other)
+    assert "\0" not in stored
+    stored.encode()
+    assert storable_in({one: [other, 1, None]}) == {stored: [storable(other), 1, None]}
+
+
+# What becomes one file
+
+
+def test_too_few_are_left_alone() -> None:
+    assert due([]) is None
+    assert due([5] * 15) is None
+    assert due([5] * 16) == range(16)
+
+
+def test_a_larger_file_waits_until_there_is_as_much_behind_it() -> None:
+    assert due([1000, *[5] * 16]) == range(1, 17)
+    assert due([80, *[5] * 16]) == range(17)
+    assert due([200, 160, *[5] * 16]) == range(2, 18)
+    assert due([320, 160, 80, *[5] * 16]) == range(19)
+
+
+def test_files_that_are_large_are_left_alone_for_good() -> None:
+    assert due([100, *[5] * 16], fewest=4, large=100) == range(1, 17)
+    assert due([5] * 3 + [100], fewest=2, large=100) is None
+    # Not all at once: what becomes one stays small enough to be written in one go.
+    assert due([60] * 10, fewest=2, large=100) == range(8, 10)
+
+
+@given(st.lists(st.integers(1, 200), max_size=300))
+def test_files_stay_few_and_rows_are_seldom_written_again(sizes: list[int]) -> None:
+    held: list[int] = []
+    written = 0
+    for size in sizes:
+        held.append(size)
+        while (places := due(held, 4, 10_000)) is not None:
+            total = sum(held[place] for place in places)
+            held[places.start :] = [total]
+            written += total
+            assert total < 20_000
+    full = sum(size >= 10_000 for size in held)
+    assert len(held) - full <= 24
+    assert written <= 16 * sum(sizes)
+
+
+# Merging
+
+
+def test_small_files_become_one_and_nothing_else_changes(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    seen: dict[str, bytes] = {}
+    for position in range(1, 9):
+        sink.deliver(10 * position, rows(position))
+        for _ in range(2):
+            # A name always means the same file: a reader with an old list gets no row twice.
+            for path in (tmp_path / "t" / "results").iterdir():
+                assert seen.setdefault(path.name, path.read_bytes()) == path.read_bytes()
+            sink.tidy()
+    assert names(tmp_path / "t") == [
+        "00000000000000000001-0000000004.parquet",
+        "00000000000000000071.parquet",
+    ]
+    table = ds.dataset(tmp_path / "t" / "results").to_table()
+    assert table.schema.remove_metadata() == columns.schema()
+    assert table["start"].to_pylist() == [10 * n for n in range(1, 9)]
+    again = Parquet(tmp_path / "t", period=0, fewest=2)
+    again.tidy()
+    assert names(tmp_path / "t") == ["00000000000000000001-0000000005.parquet"]
+    file = pq.ParquetFile(tmp_path / "t" / "results" / names(tmp_path / "t")[0])
+    assert (file.num_row_groups, file.metadata.num_rows) == (1, 8)
+    file.close()
+
+
+def test_after_a_merge_that_failed_at_its_end_rows_can_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=2)
+    for position in (1, 2):
+        sink.deliver(position, rows(position))
+    synced = files.sync_directory
+
+    def broken(path: Path) -> None:
+        synced(path)
+        if path == tmp_path / "t":
+            raise OSError(5, "the disk failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync_directory", broken)
+        with pytest.raises(OSError, match="the disk failed"):
+            sink.tidy()
+    sink.recall()
+    sink.deliver(3, rows(3))
+    assert by_pyarrow(tmp_path / "t" / "results") == [10, 20, 30]
+
+
+def test_generations_before_stay_for_a_while(tmp_path: Path) -> None:
+    sets = Generations(tmp_path / "t", kept=2)
+    for number in range(5):
+        (sets.current / f"{number}.small").write_bytes(b"%d" % number)
+        sets.replace([sets.current / f"{number}.small"], f"{number}.large", b"%d" % number)
+    assert [path.name for path in sorted((tmp_path / ".t").iterdir())] == [f"{n:010}" for n in (4, 5, 6)]
+    assert sorted(path.name for path in (tmp_path / "t" / "results").iterdir()) == [
+        f"{number}.large" for number in range(5)
+    ]
+    before = tmp_path / ".t" / f"{5:010}"
+    assert sorted(path.name for path in before.iterdir()) == [
+        *(f"{number}.large" for number in range(4)),
+        "4.small",
+    ]
+    # One that was never finished goes.
+    (tmp_path / ".t" / f"{7:010}").mkdir()
+    assert Generations(tmp_path / "t", kept=0).current.name == f"{6:010}"
+    assert [path.name for path in (tmp_path / ".t").iterdir()] == [f"{6:010}"]
+
+
+def test_copies_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, rows(1))
+    shutil.copytree(tmp_path / "t", tmp_path / "followed")
+    with pytest.raises(Damaged, match=r"this is no link.*copy links as links"):
+        Parquet(tmp_path / "followed")
+    shutil.copytree(tmp_path / "t", tmp_path / "away" / "t", symlinks=True)
+    with pytest.raises(Damaged, match=r"the link leads nowhere; put .* back"):
+        Parquet(tmp_path / "away" / "t")
+
+
+def test_it_is_not_merged_all_the_time(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t", fewest=2)
+    for position in range(1, 8):
+        sink.deliver(position, rows(position))
+        sink.tidy()
+    assert len(names(tmp_path / "t")) == 7
+
+
+def test_a_file_beyond_the_cursor_is_replaced_and_not_merged(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=2)
+    for position in (1, 2):
+        sink.deliver(position, rows(position))
+    cursor = (tmp_path / "t" / "_cursor.json").read_bytes()
+    sink.deliver(3, rows(3))
+    # As after a kill before the cursor moved.
+    (tmp_path / "t" / "_cursor.json").write_bytes(cursor)
+    sink = Parquet(tmp_path / "t", period=0, fewest=2)
+    assert sink.cursor == 2
+    sink.tidy()
+    assert ds.dataset(tmp_path / "t" / "results").count_rows() == 3
+    sink.deliver(5, rows(3, 4, 5))
+    table = ds.dataset(tmp_path / "t" / "results").to_table()
+    assert table["start"].to_pylist() == [10, 20, 30, 40, 50]
+
+
+def test_the_files_of_a_release_before_are_taken_over(tmp_path: Path) -> None:
+    directory = tmp_path / "t"
+    directory.mkdir()
+    for position in (1, 4, 7):
+        (directory / f"{position:020}.parquet").write_bytes(columns.encoded(rows(position)))
+    (directory / "_cursor.json").write_text('{"position": 4, "size": 0}')
+    (directory / "mine.parquet").write_bytes(b"")
+    sink = Parquet(directory)
+    sink.deliver(7, rows(7))
+    assert ds.dataset(directory / "results").to_table()["start"].to_pylist() == [10, 40, 70]
+    assert sorted(path.name for path in directory.iterdir()) == ["_cursor.json", "mine.parquet", "results"]
+
+
+# Readers
+
+
+def by_duckdb(path: Path) -> list[int]:
+    return [n for (n,) in duckdb.execute(f"SELECT start FROM '{path}/*.parquet'").fetchall()]
+
+
+def by_pandas(path: Path) -> list[int]:
+    return [int(n) for n in pd.read_parquet(path, columns=["start"])["start"]]
+
+
+def by_pyarrow(path: Path) -> list[int]:
+    found: list[int] = ds.dataset(path).to_table(columns=["start"]).to_pydict()["start"]
+    return found
+
+
+GONE = (FileNotFoundError, duckdb.IOException)
+READERS = [by_duckdb, by_pandas, by_pyarrow]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("resolved", [True, False], ids=["resolved", "plain"])
+def test_a_reader_sees_every_row_once_while_it_grows(
+    tmp_path: Path, read: Callable[[Path], list[int]], resolved: bool
+) -> None:
+    """Rows that were delivered before it began are all there, and none twice. One that goes through the link
+    may find that a file of its list is gone, and begins anew."""
+    results = tmp_path / "t" / "results"
+    sink = Parquet(tmp_path / "t", period=0, fewest=5)
+    sink.deliver(1, rows(1))
+    delivered, merged, looked, over = 1, 0, 0, threading.Event()
+    problems: list[BaseException] = []
+
+    def write() -> None:
+        nonlocal delivered, merged
+        seen = 0
+        try:
+            while not over.is_set():
+                # However slow the reader is, it must not be for ever that its list is old.
+                if delivered > 20 * (looked + 1):
+                    over.wait(0.001)
+                    continue
+                sink.deliver(delivered + 1, rows(delivered + 1))
+                delivered += 1
+                if delivered % 10 == 0 and looked > seen:
+                    seen, before = looked, os.readlink(results)
+                    sink.tidy()
+                    merged += os.readlink(results) != before
+        except BaseException as error:
+            problems.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        while looked < 8 or merged < 4 or delivered < 100:
+            assert not problems
+            before = delivered
+            try:
+                found = read(results.resolve() if resolved else results)
+            except GONE:
+                assert not resolved
+                continue
+            assert len(set(found)) == len(found)
+            assert sorted(found)[:before] == [10 * n for n in range(1, before + 1)]
+            looked += 1
+    finally:
+        over.set()
+        writer.join()
+    assert not problems
+    assert sorted(read(results)) == [10 * n for n in range(1, delivered + 1)]
+
+
+def test_the_directory_above_can_be_read_too(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=2)
+    for position in range(1, 6):
+        sink.deliver(position, rows(position))
+        sink.tidy()
+        (tmp_path / "t" / "results" / ".00000000000000000009.parquet.tmp").write_bytes(b"half a file")
+        assert ds.dataset(tmp_path / "t").count_rows() == position
+    # Rather none than some twice.
+    with pytest.raises(duckdb.IOException, match="No files found"):
+        duckdb.sql(f"SELECT * FROM '{tmp_path}/t/**/*.parquet'")

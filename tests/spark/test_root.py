@@ -1,0 +1,134 @@
+"""The Spark root without Spark: what it acknowledges, keeps and drops while nothing is merged."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from headwater.machines.messages import Delivery
+from headwater.machines.root import Settings
+from headwater_root.metrics import RootMetrics
+from headwater_root.runtime import RootRuntime
+from headwater_spark.query import SparkFailed
+from headwater_spark.runtime import SparkRoot
+from headwater_spark.settings import SparkSettings
+from tests.harness import joined
+from tests.root.pump import QUERIES, Pump
+
+# Far more than it takes, in seconds.
+PATIENCE = 60.0
+
+
+def opened(directory: Path, settings: SparkSettings | None = None) -> SparkRoot:
+    return SparkRoot(QUERIES, directory, Settings(), segment_bytes=1, spark=settings)
+
+
+def closed(root: RootRuntime) -> None:
+    asyncio.run(root.stop())
+
+
+def test_records_stay_until_spark_has_done_with_them(tmp_path: Path) -> None:
+    pump, root = Pump(), opened(tmp_path)
+    pump.introduce(root)
+    for _ in range(3):
+        pump.send(root, 10)
+        root.shorten()
+    # There are snapshots, and all records: nobody has merged them.
+    assert root.log.snapshot[0] > 1
+    assert root.log.first == 1
+    assert (root.windows, root.outbox.last) == (0, 0)
+    assert root.lag == root.log.committed
+    middle = root.log.committed // 2
+    root.inbox.finish(middle)
+    until = monotonic() + PATIENCE
+    # What Spark has written is made durable first, beside everything else.
+    while root.log.first == 1 and monotonic() < until:
+        root.shorten()
+        sleep(0.01)
+    assert 1 < root.log.first <= middle + 1
+    assert [at for at, _ in root.log.read(root.log.first - 1)][-1] == root.log.committed
+    closed(root)
+
+
+def test_what_is_acknowledged_is_counted_without_windows(tmp_path: Path) -> None:
+    pump, plain = Pump(), Pump()
+    spark, embedded = opened(tmp_path / "spark"), RootRuntime(QUERIES, tmp_path / "embedded", Settings())
+    for each, root in ((pump, spark), (plain, embedded)):
+        each.introduce(root)
+        each.send(root, 25)
+    assert spark.machine.committed == embedded.machine.committed
+    assert spark.machine.engine.watermark == embedded.machine.engine.watermark
+    assert spark.machine.engine.held == 0
+    assert (spark.windows, embedded.windows) == (0, 24)
+    position, counted = spark.machine.position, spark.machine.committed
+    closed(spark)
+    again = opened(tmp_path / "spark")
+    # Each opening is a record itself.
+    assert (again.machine.position, again.machine.committed) == (position + 1, counted)
+    assert again.inbox.records == again.log.committed
+    closed(again)
+    closed(embedded)
+
+
+def test_far_behind_nothing_more_is_acknowledged(tmp_path: Path) -> None:
+    pump, root = Pump(), opened(tmp_path, SparkSettings(backlog_bytes=3_000))
+    pump.introduce(root)
+    while not root.full:
+        pump.send(root, 1)
+    before = root.log.committed
+    assert root._take("c", Delivery(joined(root.machine), "more", 0, pump.node.flush())) == ()
+    root._commit()
+    assert root.log.committed == before
+    root.inbox.finish(before)
+    assert not root.full
+    pump.send(root, 1)
+    assert root.log.committed > before
+    closed(root)
+
+
+def test_a_spark_that_has_failed_is_told_also_while_nothing_more_is_taken(tmp_path: Path) -> None:
+    async def run() -> None:
+        root = opened(tmp_path, SparkSettings(backlog_bytes=1))
+        assert root.full
+        # Without Spark.
+        await RootRuntime.start(root, "127.0.0.1:0")
+        root._driver.failed = SparkFailed("the JVM is gone")
+        async with asyncio.timeout(PATIENCE):
+            while root.failed is None:
+                await asyncio.sleep(0.01)
+        assert "the JVM is gone" in (root.unready() or "")
+        await root.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("master", ["k8s://https://cluster:6443", "spark://host:7077", "local[x]", "yarn"])
+def test_a_master_whose_executors_would_be_elsewhere_is_refused(master: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headwater_spark", "--topology", "t", "--directory", str(tmp_path / "d")]
+    done = subprocess.run([*command, "--master", master], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "tasks run on its own machine; give local[4]" in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_executors_of_their_own_are_counted() -> None:
+    assert SparkSettings(master="local-cluster[2, 3, 1024]").slots == 6
+    assert SparkSettings(master="local-cluster[2,3,1024]").apart
+    assert not SparkSettings(master="local[2,4]").apart
+
+
+def test_the_table_of_metrics_has_those_of_spark(tmp_path: Path) -> None:
+    root = opened(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    named = set(re.findall(r"^\| `headwater_root_(\w+)` \| gauge \|", page, re.MULTILINE))
+    assert {name for name, _, _ in root.gauges()} == named
+    metrics = RootMetrics(root, "t").collect()
+    shown = {metric.name: metric.samples[0].value for metric in metrics if metric.samples}
+    assert shown["headwater_root_unmerged_records"] == root.log.committed == 1
+    closed(root)
