@@ -51,7 +51,12 @@ def receiving(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[Rece
             receiver.connections += 1
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:
+                # Whoever sent it was killed in its midst: this is no request.
+                self.close_connection = True
+                return
             key = self.headers["Idempotency-Key"]
             with receiver.lock:
                 receiver.requests.append((key, dict(self.headers), body))

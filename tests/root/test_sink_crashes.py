@@ -60,7 +60,9 @@ class Root:
                 stderr=errors,
             )
         try:
-            assert process.wait(60) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL, self.said
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not come to {failpoint}: {self.said}") from None
         finally:
             process.kill()
             process.wait()
