@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,9 @@ from typing import Any
 
 from headwater_root.__main__ import start
 from headwater_spark.settings import MASTER, MASTERS, SparkSettings
+
+# Each costs something with every micro-batch.
+BUCKETS_LIMIT = 1_024
 
 
 def main() -> int:
@@ -22,10 +26,12 @@ def _options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--master", default=MASTER, type=_master, help="where tasks run (%(default)s: here, on every core)"
     )
-    group.add_argument("--memory", default="1g", help="heap of the driver's JVM (%(default)s)")
+    group.add_argument(
+        "--memory", default="1g", type=_memory, help="heap of the driver's JVM, such as 512m (%(default)s)"
+    )
     group.add_argument(
         "--buckets",
-        type=int,
+        type=_buckets,
         default=0,
         help="into how many shares windows are parted; for a new directory alone (one for each core)",
     )
@@ -57,6 +63,18 @@ def _seconds(given: str) -> float:
     if not 0.01 <= found <= 3_600:
         raise argparse.ArgumentTypeError(f"{given!r} is no interval; give seconds from 0.01 to 3600")
     return found
+
+
+def _memory(given: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,8}[kmgKMG]", given):
+        raise argparse.ArgumentTypeError(f"{given!r} is no size; give one such as 512m or 2g")
+    return given
+
+
+def _buckets(given: str) -> int:
+    if not given.isdecimal() or not 1 <= int(given) <= BUCKETS_LIMIT:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of buckets; give 1 to {BUCKETS_LIMIT}")
+    return int(given)
 
 
 def _master(given: str) -> str:

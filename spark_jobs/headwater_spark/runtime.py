@@ -110,6 +110,10 @@ class SparkRoot(RootRuntime):
         self._checkpoint = checkpoint.opened(
             directory, directory / "checkpoint", buckets=buckets, records=held
         )
+        if self._spark.buckets not in (0, found := self._checkpoint.buckets):
+            what = f"it has {found} buckets, and {self._spark.buckets} are asked for"
+            remedy = "leave that out, since state is kept by bucket, or begin anew in another directory"
+            raise checkpoint.CheckpointDiffers(directory, what, remedy)
         self._checkpoint.mend()
         self._checkpoint.check(self.log.first, held, self.outbox.last)
         self.merged = self._checkpoint.done()

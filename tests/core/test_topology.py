@@ -424,6 +424,9 @@ def _refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     ]:
         yield _small(spec__root__sinks=[sink]), f"spec.root.sinks[0].{field}", told
     yield _small(spec__root__sinks=[{"type": "console"}] * 2), "spec.root.sinks[1].type", "twice"
+    for one, other in (("a", "./a/"), ("a", "a/b"), ("a/b", "a")):
+        overlapping = [{"type": "jsonlines", "path": one}, {"type": "parquet", "path": other}]
+        yield _small(spec__root__sinks=overlapping), "spec.root.sinks[1].path", "a folder of its own"
 
     yield _small(spec__queries={}), "spec.queries", "give a list"
     yield _small(spec__queries=["q"]), "spec.queries[0]", "mapping"

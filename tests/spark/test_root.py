@@ -15,6 +15,7 @@ from headwater.machines.messages import Delivery
 from headwater.machines.root import Settings
 from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
+from headwater_spark.checkpoint import CheckpointDiffers
 from headwater_spark.query import SparkFailed
 from headwater_spark.runtime import SparkRoot
 from headwater_spark.settings import SparkSettings
@@ -115,6 +116,31 @@ def test_a_master_whose_executors_would_be_elsewhere_is_refused(master: str, tmp
     assert done.returncode == 2
     assert "tasks run on its own machine; give local[4]" in done.stderr
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    "option, value, told",
+    [
+        ("--memory", "plenty", "give one such as 512m or 2g"),
+        ("--memory", "0g", "give one such as 512m or 2g"),
+        ("--buckets", "0", "give 1 to 1024"),
+        ("--buckets", "-3", "give 1 to 1024"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(option: str, value: str, told: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headwater_spark", "--topology", "t", "--directory", str(tmp_path / "d")]
+    done = subprocess.run([*command, f"{option}={value}"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_directory_stays_with_its_buckets(tmp_path: Path) -> None:
+    closed(opened(tmp_path, SparkSettings(buckets=3)))
+    with pytest.raises(CheckpointDiffers, match="it has 3 buckets, and 4 are asked for; leave that out"):
+        opened(tmp_path, SparkSettings(buckets=4))
+    closed(opened(tmp_path))
+    closed(opened(tmp_path, SparkSettings(buckets=3)))
 
 
 def test_executors_of_their_own_are_counted() -> None:

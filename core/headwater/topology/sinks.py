@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import get_args
 
 from headwater.durations import MILLISECOND, SECOND, human
@@ -64,8 +65,18 @@ def read_sinks(section: Section) -> tuple[Sink, ...]:
         if sink is not None:
             if sink in found:
                 inner.wrong("type", "stands there twice with the same target", "give each sink once")
+            elif any(_overlap(sink.path, other.path) for other in found):
+                said = f"is {shown(sink.path)}, where another sink writes"
+                inner.wrong("path", said, "give each sink a folder of its own, not one within another")
             found.append(sink)
     return tuple(found)
+
+
+def _overlap(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return False
+    first, second = PurePosixPath(one), PurePosixPath(other)
+    return first.is_relative_to(second) or second.is_relative_to(first)
 
 
 def _sink(section: Section) -> Sink | None:
