@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from headwater.changes import Change
+from headwater.degraded import Degraded
 from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater.groups.members import Active
 from headwater.machines.messages import Send
@@ -73,11 +74,13 @@ class Control(control_pb2_grpc.ControlServicer):
         halt: Callable[[HeadwaterError], None],
         functions: Functions = lambda name: None,
         unmerged: Callable[[], int | None] = lambda: None,
+        degraded: Callable[[], Sequence[Degraded]] = lambda: (),
     ) -> None:
         """`windows` says how many each query (by its number) has put out, `halt` takes what no root
         survives, `functions` finds users' functions by their names. `unmerged` is of how many records the
-        windows are not out, where these come later."""
-        self._unmerged = unmerged
+        windows are not out, where these come later; `degraded` tells of which queries too many windows
+        wait."""
+        self._unmerged, self._degraded = unmerged, degraded
         self._topology, self._machine, self._deliveries = topology, machine, deliveries
         self._windows, self._send, self._halt, self._functions = windows, send, halt, functions
         # Up to which version changes are measured, and the bytes of what they have added.
@@ -279,7 +282,7 @@ class Control(control_pb2_grpc.ControlServicer):
                     waiting=each.waiting,
                     sources=[_named(name) for name in each.sources],
                 )
-                for each in engine.degraded
+                for each in self._degraded()
             ],
             sinks=list(self._sinks()),
             sources=[self._source(source) for source in shown],

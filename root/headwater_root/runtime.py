@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from headwater import topology
+from headwater.degraded import Degraded
 from headwater.errors import HeadwaterError, PermanentError
 from headwater.machines.messages import Delivery, Fenced, Message, Send, Welcome
 from headwater.machines.records import Record
@@ -183,6 +184,7 @@ class RootRuntime:
             self._halt,
             functions,
             self._unmerged,
+            self._degraded,
         )
         self.exchange.offer(NAME, control.join)
 
@@ -368,6 +370,10 @@ class RootRuntime:
     def _unmerged(self) -> int | None:
         """Of how many records the windows are not out; None where they are out with the record."""
         return None
+
+    def _degraded(self) -> Sequence[Degraded]:
+        """The queries of which too many windows wait, as far as it is known here."""
+        return self.machine.engine.degraded
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         """Metrics of this kind of root alone: name, meaning and value."""

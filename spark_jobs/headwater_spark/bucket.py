@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.degraded import Degraded
 from headwater.machines.lanes import Apart, Lanes
 from headwater.machines.records import Changed
 from headwater.machines.state import State
@@ -51,6 +52,12 @@ class Bucket:
         made = cls.__new__(cls)
         made.position, made.emitted, made._watermark, made._lanes, made._share, made._whole = state
         return made
+
+    @property
+    def degraded(self) -> tuple[Degraded, ...]:
+        """Queries of which too many windows wait, where these are made here."""
+        engines = () if self._whole is None else self._whole.engines.values()
+        return tuple(each for engine in engines for each in engine.degraded)
 
     def take(self, rows: Sequence[Row], codec: Codec) -> list[Final]:
         """The rows of a part of the log, which begins behind the last one; gives what they make final."""

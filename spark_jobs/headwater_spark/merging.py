@@ -12,7 +12,7 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -32,7 +32,7 @@ from headwater_wire import failpoints
 from headwater_wire.functions import Functions
 from headwater_wire.messages import Codec
 
-SCHEMA = "bucket int, first long, last long, finals binary, emitted string"
+SCHEMA = "bucket int, first long, last long, finals binary, emitted string, degraded string"
 # How many buckets a worker keeps in memory.
 KEPT = 64
 log = logging.getLogger(__name__)
@@ -79,8 +79,14 @@ class Merging(StatefulProcessor):
                 log.warning("the state of a bucket cannot be shortened: %s", error)
                 pieces.defer()
         _keep(self._job.id, id, bucket)
-        emitted = json.dumps(bucket.emitted)
-        yield SparkRow(bucket=id, first=first, last=bucket.position, finals=found, emitted=emitted)
+        yield SparkRow(
+            bucket=id,
+            first=first,
+            last=bucket.position,
+            finals=found,
+            emitted=json.dumps(bucket.emitted),
+            degraded=json.dumps([asdict(each) for each in bucket.degraded]),
+        )
         failpoints.reached("spark.state")
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headwater.degraded import Degraded
 from headwater.errors import PermanentError
 from headwater_spark import finals
 from headwater_spark.checkpoint import Checkpoint
@@ -30,13 +31,14 @@ class SparkFailed(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a micro-batch came to: the records it is of, the lines, and the windows of each query since
-    ever."""
+    """What a micro-batch came to: the records it is of, the lines, the windows of each query since ever, and
+    of which queries too many wait."""
 
     first: int
     last: int
     lines: bytes
     emitted: Counter[int]
+    degraded: tuple[Degraded, ...]
 
 
 def started(
@@ -74,7 +76,12 @@ def _batch(rows: list[dict[str, Any]]) -> Batch:
     for row in rows:
         emitted.update({int(query): count for query, count in json.loads(row["emitted"]).items()})
     (first,), (last,) = {row["first"] for row in rows}, {row["last"] for row in rows}
-    return Batch(first, last, finals.merged([row["finals"] for row in rows]), emitted)
+    degraded = tuple(
+        Degraded(each["query"], each["reason"], each["waiting"], tuple(each["sources"]))
+        for row in rows
+        for each in json.loads(row["degraded"])
+    )
+    return Batch(first, last, finals.merged([row["finals"] for row in rows]), emitted, degraded)
 
 
 def cause(query: StreamingQuery) -> str | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from headwater.degraded import Degraded
 from headwater.machines.records import Assigned, Began, Joined, Left, Record
 from headwater.machines.root import Settings
 from headwater.queries import Query
@@ -92,6 +93,8 @@ class SparkRoot(RootRuntime):
         self._durable: _Durable | None = None
         # The last record whose windows are out.
         self.merged = 0
+        # As the last micro-batch told it: the windows are not here.
+        self._crowded: tuple[Degraded, ...] = ()
         super().__init__(queries, directory, settings, *arguments, **options)
         job = Job(
             self._checkpoint.id,
@@ -179,10 +182,14 @@ class SparkRoot(RootRuntime):
         failpoints.reached("spark.written")
         # Not by adding: these are all since ever.
         dict.update(self.emitted, batch.emitted)
+        self._crowded = batch.degraded
         self.merged = batch.last
 
     def _unmerged(self) -> int | None:
         return self.lag
+
+    def _degraded(self) -> Sequence[Degraded]:
+        return self._crowded
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         yield "merged_position", "Position of the last record whose windows are out.", self.merged

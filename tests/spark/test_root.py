@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 from time import monotonic, sleep
 
+import grpc.aio
 import pytest
 
 from headwater.machines.messages import Delivery
 from headwater.machines.root import Settings
 from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
+from headwater_spark import finals, query
 from headwater_spark.checkpoint import CheckpointDiffers
 from headwater_spark.query import SparkFailed
 from headwater_spark.runtime import SparkRoot
 from headwater_spark.settings import SparkSettings
+from headwater_wire.v1 import control_pb2, control_pb2_grpc
 from tests.harness import joined
 from tests.root.pump import QUERIES, Pump
 
@@ -158,3 +162,23 @@ def test_the_table_of_metrics_has_those_of_spark(tmp_path: Path) -> None:
     shown = {metric.name: metric.samples[0].value for metric in metrics if metric.samples}
     assert shown["headwater_root_unmerged_records"] == root.log.committed == 1
     closed(root)
+
+
+def test_status_names_queries_of_which_too_many_windows_wait(tmp_path: Path) -> None:
+    """The home bucket makes the windows, so it is what tells."""
+
+    async def run() -> list[tuple[str, int, list[str]]]:
+        root = opened(tmp_path)
+        # Without Spark.
+        port = await RootRuntime.start(root, "127.0.0.1:0")
+        crowded = {"query": "jobs", "reason": "3 windows wait", "waiting": 3, "sources": ["press"]}
+        row = {"bucket": 0, "first": 1, "last": 1, "finals": finals.packed([]), "emitted": "{}"}
+        home, other = {**row, "degraded": json.dumps([crowded])}, {**row, "degraded": "[]"}
+        root._write(query._batch([other, home]))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated
+            told = (await stub.Status(control_pb2.StatusRequest())).degraded
+        await root.stop()
+        return [(each.query, each.waiting, [source.name for source in each.sources]) for each in told]
+
+    assert asyncio.run(run()) == [("jobs", 3, ["press"])]
