@@ -57,6 +57,8 @@ def cell(
         name = fault.__name__.replace("_", "-")
         found = Cell(name, fault, what, where, happens, shape, brief, before)
         assert found.name not in CELLS
+        # By these the row of the table is known.
+        assert (what, where) not in {(other.what, other.where) for other in CELLS.values()}
         CELLS[found.name] = found
         return fault
 
@@ -167,12 +169,12 @@ def _random(tree: Tree, kills: int) -> None:
     tree.recover(f"{kills} kills, each started again within 0.3 s, some before the one before was well")
 
 
-@cell("kill -9 at random", "any", "as at failpoints")
+@cell("kill -9 at random, 8 times", "any", "as at failpoints")
 def random_kills(tree: Tree, stack: ExitStack) -> None:
     _random(tree, 8)
 
 
-@cell("kill -9 at random", "any", "as at failpoints", brief=False)
+@cell("kill -9 at random, 40 times", "any", "as at failpoints", brief=False)
 def many_random_kills(tree: Tree, stack: ExitStack) -> None:
     _random(tree, 40)
 

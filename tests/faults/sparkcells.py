@@ -37,6 +37,8 @@ DRIVER = (
     "root.sink.written:3",
     "root.sink.done:3",
 )
+# Far more than it takes, in seconds.
+PATIENCE = 120.0
 REPLAYS = "started again it goes on from log and checkpoint; a micro-batch that was not committed is repeated"
 
 
@@ -94,16 +96,40 @@ def spark_failpoints(tree: Tree, stack: ExitStack) -> None:
     brief=False,
 )
 def spark_commits(tree: Tree, stack: ExitStack) -> None:
-    commits = tree.root_directory / "checkpoint" / "commits"
-    for _ in range(3):
+    _killed_writing(tree, tree.root_directory / "checkpoint" / "commits", "kill in a commit")
+
+
+@cell(
+    "kill -9 while Spark uploads the state of a micro-batch",
+    "driver of the Spark root",
+    REPLAYS,
+    SPARK,
+    brief=False,
+)
+def spark_uploads(tree: Tree, stack: ExitStack) -> None:
+    _killed_writing(tree, tree.root_directory / "checkpoint" / "state", "kill in an upload")
+
+
+def _killed_writing(tree: Tree, directory: Path, what: str) -> None:
+    """Kill driver and JVM as soon as something new is seen in a directory: a temporary file, or the file
+    itself."""
+    for _ in range(5):
         merging(tree)
-        before = len(os.listdir(commits))
-        # Its temporary file, or the file itself: whichever is seen first.
-        until(lambda before=before: len(os.listdir(commits)) > before, "Spark does not commit")  # type: ignore[misc]
+        jvms = [pid for pid in children(driver(tree).pid) if "SparkSubmit" in command(pid)]
+        before = _files(directory)
+        end = time.monotonic() + PATIENCE
+        while not _files(directory) - before:
+            assert time.monotonic() < end, f"Spark writes nothing: {driver(tree).log}"
+        for pid in jvms:
+            os.kill(pid, signal.SIGKILL)
         driver(tree).kill()
         begin = time.monotonic()
         driver(tree).start()
-        tree.recover("kill in a commit", begin)
+        tree.recover(what, begin)
+
+
+def _files(directory: Path) -> set[str]:
+    return {name for _, _, names in os.walk(directory) for name in names}
 
 
 @cell(

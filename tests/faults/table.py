@@ -27,6 +27,12 @@ def line(outcome: Outcome) -> str:
     return f"| {' | '.join(escaped)} |\n"
 
 
+def _place(row: str) -> tuple[str, str]:
+    """By which a row is known: what happens where."""
+    what, where = row.split(" | ")[:2]
+    return what.removeprefix("| "), where
+
+
 def recovery(outcome: Outcome) -> str:
     return "; ".join(
         f"{seconds:.1f}" + ("" if what == "-" else f" ({what})") for what, seconds in outcome.recoveries
@@ -34,8 +40,11 @@ def recovery(outcome: Outcome) -> str:
 
 
 def write(outcomes: Sequence[Outcome], page: Path = PAGE) -> None:
-    """Put the rows between the markers of the page."""
+    """Put the rows between the markers of the page; those of cells that were not run stay as they are."""
     before, _, rest = page.read_text().partition(BEGIN)
-    _, _, behind = rest.partition(END)
-    rows = "".join(line(outcome) for outcome in outcomes)
+    held, _, behind = rest.partition(END)
+    found = {_place(each): f"{each}\n" for each in held.splitlines() if each.startswith("| ")}
+    found |= {_place(each): each for each in map(line, outcomes)}
+    places = [(cell.what, cell.where) for cell in CELLS.values()]
+    rows = "".join(found[place] for place in places if place in found)
     page.write_text(f"{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{behind}")
