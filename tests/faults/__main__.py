@@ -1,4 +1,4 @@
-"""Every cell, and the table of docs/reliability.md: `make faults`, or ARGS="--only NAME" for one and its row."""
+"""All cells, and the table of docs/reliability.md: `make faults`; ARGS="--only NAME" for one and its row."""
 
 from __future__ import annotations
 

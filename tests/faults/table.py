@@ -23,13 +23,16 @@ def line(outcome: Outcome) -> str:
     memory = " / ".join(str(verdict.memory.get(role, "-")) for role in ROLES)
     row = (cell.what, cell.where, cell.happens, recovery(outcome), memory)
     counts = (f"{verdict.events:,}", f"{verdict.windows:,}", str(verdict.wrong))
-    escaped = (each.replace("|", "\\|") for each in (*row, *counts))
-    return f"| {' | '.join(escaped)} |\n"
+    return f"| {' | '.join(map(_escaped, (*row, *counts)))} |\n"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")
 
 
 def _place(row: str) -> tuple[str, str]:
     """By which a row is known: what happens where."""
-    what, where = row.split(" | ")[:2]
+    what, where, *_ = row.split(" | ")
     return what.removeprefix("| "), where
 
 
@@ -45,6 +48,6 @@ def write(outcomes: Sequence[Outcome], page: Path = PAGE) -> None:
     held, _, behind = rest.partition(END)
     found = {_place(each): f"{each}\n" for each in held.splitlines() if each.startswith("| ")}
     found |= {_place(each): each for each in map(line, outcomes)}
-    places = [(cell.what, cell.where) for cell in CELLS.values()]
+    places = [(_escaped(cell.what), _escaped(cell.where)) for cell in CELLS.values()]
     rows = "".join(found[place] for place in places if place in found)
     page.write_text(f"{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{behind}")
