@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from headwater_spark.merging import SCHEMA, Job, Merging
 from headwater_spark.source import NAME, InboxSource
 
 log = logging.getLogger(__name__)
+_TRACE = "Traceback (most recent call last):"
+# The last line of a trace: a class, and mostly what it says.
+_RAISED = re.compile(r"[^\W\d][\w.]*(: |$)")
 
 
 class SparkFailed(PermanentError):
@@ -90,6 +94,21 @@ def cause(query: StreamingQuery) -> str | None:
     if error is None:
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # A Python worker's trace ends with what was raised.
-    raised = [line for line in lines if ".errors." in line or "Error: " in line or "Exception: " in line]
-    return (raised[-1] if raised else lines[0] if lines else type(error).__name__)[:1_000]
+    return (raised(str(error)) or (lines[0] if lines else type(error).__name__))[:1_000]
+
+
+def raised(told: str) -> str | None:
+    """What the last of the Python traces in a text ends with, and the points that it lists."""
+    found: list[str] = []
+    within = False
+    for line in told.splitlines():
+        if line.endswith(_TRACE):
+            found, within = [], True
+        elif within and _RAISED.match(line):
+            found, within = [line], False
+        elif found and line.lstrip().startswith("- "):
+            found.append(line.strip())
+        else:
+            # Behind a trace there is what the JVM has to say.
+            within = within and (not line or line[0].isspace())
+    return " ".join(found) or None

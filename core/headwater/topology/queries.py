@@ -36,9 +36,10 @@ def no_functions(name: str) -> None:
 
 
 def queries_of(documents: Sequence[Any], functions: Functions = no_functions) -> tuple[Query, ...]:
-    """Queries as they stand in the list of a manifest."""
+    """Queries as they stand in the list of a manifest, however many: whoever gives them has bounded them."""
     problems: list[Problem] = []
-    queries = listed_queries(Section({"queries": list(documents)}, "spec", problems), functions)
+    spec = Section({"queries": list(documents)}, "spec", problems)
+    queries = listed_queries(spec, functions, limit=len(documents))
     if problems:
         raise InvalidTopology("the queries cannot be taken", problems)
     return queries
@@ -120,10 +121,10 @@ def _written(text: str) -> str:
     return _OURS.sub(lambda found: _WRITTEN[found[0]], text)
 
 
-def listed_queries(spec: Section, functions: Functions) -> tuple[Query, ...]:
+def listed_queries(spec: Section, functions: Functions, limit: int = QUERIES_LIMIT) -> tuple[Query, ...]:
     found = []
     labels: dict[str, str] = {}
-    for place, given in enumerate(spec.listed("queries", QUERIES_LIMIT)):
+    for place, given in enumerate(spec.listed("queries", limit)):
         id = given.get("id") if isinstance(given, Mapping) else None
         wrong = id_problem(id)
         path = f"spec.queries[{place if wrong else id}]"
