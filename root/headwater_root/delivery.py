@@ -290,16 +290,18 @@ class Deliveries:
             await asyncio.wait_for(self._ended.wait(), seconds)
 
     def _trim(self) -> None:
-        if self._keep or self._overtaken():
-            return
         try:
+            if self._keep or self._overtaken():
+                return
             if self._sinks:
                 self._outbox.trim(min(sink.cursor for sink in self._sinks))
             else:
                 self._outbox.shrink()
-        except OSError as error:
-            # What is there longer than it must be does no harm.
-            log.warning("the outbox cannot be trimmed", extra={"problem": str(error)})
+        # Whatever it is, it is tried again: with nobody to trim it the outbox would fill up.
+        except Exception as error:
+            known = isinstance(error, OSError)
+            said = {"problem": str(error)}
+            log.warning("the outbox cannot be trimmed", extra=said, exc_info=None if known else error)
 
     @property
     def last(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,6 +69,18 @@ def sync(path: Path) -> None:
     with opened(path, os.O_RDONLY) as descriptor:
         os.fsync(descriptor)
     sync_directory(path.parent)
+
+
+def sync_file_system(path: Path) -> None:
+    """Make durable whatever anybody has written to the file system that a directory is on."""
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:
+            # It tells no errors, but it is what other systems have.
+            os.sync()
+        elif syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
 
 
 def sync_directory(path: Path) -> None:

@@ -73,7 +73,8 @@ class Outbox:
         for path in self.directory.iterdir():
             if match := _NAME.fullmatch(path.name):
                 self._sizes.setdefault(int(match[1]), {})[int(match[2])] = path.stat().st_size
-        self._last = max(self._sizes, default=self._trimmed)
+        # Of a trim that came to no end some files may be left, and not the last ones.
+        self._last = max([self._trimmed, *self._sizes])
         self._bytes = sum(sum(sizes.values()) for sizes in self._sizes.values())
         # What is left of a trim that came to no end.
         self._drop(self._trimmed)

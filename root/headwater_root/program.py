@@ -197,3 +197,5 @@ class _Program:
         await runtime.settle()
         if self._status:
             print(json.dumps(runtime.figures()), flush=True)
+        if runtime.failed is not None:
+            raise runtime.failed

@@ -83,7 +83,8 @@ def _master(given: str) -> str:
             f"{given!r} is none that this root can use: tasks run on its own machine; give local[4], or "
             "local-cluster[2,1,1024] for two executors of one core and 1024 MiB"
         )
-    return given
+    # With a second number a task that fails, with its worker for one, is tried again.
+    return re.sub(r"^local(\[(\*|\d+)\])?$", lambda found: f"local[{found[2] or 1},4]", given)
 
 
 def _setting(given: str) -> tuple[str, str]:

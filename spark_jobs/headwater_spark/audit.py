@@ -19,6 +19,8 @@ from headwater_spark import archived, emitted, recomputed
 from headwater_spark.archived import Extent, Gap
 
 # Floats may differ in their last digits: relative to what was added up.
+# What is one of the values, or counts them, is not rounded.
+EXACT = frozenset({"min", "max", "count", "first", "last", "distinct", "mode"})
 TOLERANCE = 1e-9
 # So many differences of a query are listed; all are counted.
 LISTED = 100
@@ -183,6 +185,8 @@ def _differs(n: int, name: str) -> Column:
         computed, said = f.col(f"f{n}"), f.from_json(f"e{n}", "array<double>")
         return ~computed.eqNullSafe(said)
     computed, said = f.col(f"f{n}"), f.col(f"e{n}").cast("double")
+    if name in EXACT:
+        return ~computed.eqNullSafe(said)
     scale = f.greatest(f.abs(computed), f.abs(said))
     if name == "sum":
         scale = f.greatest(scale, "size")

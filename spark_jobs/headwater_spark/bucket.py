@@ -21,6 +21,7 @@ from headwater.results import Results
 from headwater.rows import Ints
 from headwater.share import Share, Whole
 from headwater_spark.feed import UNSET, Kind, Row, Ticks
+from headwater_spark.pieces import OtherState
 from headwater_wire import partials, records
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import partials_pb2
@@ -63,6 +64,11 @@ class Bucket:
         """The rows of a part of the log, which begins behind the last one; gives what they make final."""
         ordered = sorted(rows, key=lambda row: (row.position, row.kind))
         ticks = Ticks.decode(next(row.payload for row in ordered if row.kind is Kind.TICK))
+        if ticks.first != self.position + 1:
+            raise OtherState(
+                f"a bucket stands at record {self.position}, and is to go on with {ticks.first}: state is "
+                "lost; put back the newest copy of the checkpoint"
+            )
         found = list(self._taken(ordered, ticks, codec))
         for _, results in found:
             for block in results.blocks:

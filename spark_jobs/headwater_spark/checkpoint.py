@@ -74,9 +74,10 @@ class Checkpoint:
                 path.unlink()
 
     def keep(self, batch: int) -> None:
-        """Make the plan of a micro-batch durable, before anything comes of it: another one would cut the log
-        elsewhere."""
+        """Make durable the plan of a micro-batch that is computed, its state, and the commits before it, for
+        its results to be put out: Spark sees to none of it."""
         files.sync(self.directory / "offsets" / str(batch))
+        files.sync_file_system(self.directory)
 
     def check(self, first: int, committed: int, written: int) -> None:
         """Raise unless the log, which has the records `[first, committed]`, goes on where the checkpoint

@@ -30,7 +30,8 @@ class SparkFailed(PermanentError):
     """The query has ended by itself: nothing is lost, and a restart goes on from the checkpoint."""
 
     def __init__(self, cause: str) -> None:
-        super().__init__(f"the Spark job has failed: {cause}")
+        remedy = "give it more with --memory" if "OutOfMemory" in cause else "spark/spark.log has more"
+        super().__init__(f"the Spark job has failed: {cause}; nothing is lost, and {remedy}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,9 @@ from headwater_wire import failpoints
 
 # How long the end waits for windows that are not out yet, in seconds.
 PATIENCE = 120.0
+# For how long nothing may be merged until it is told, in seconds: far longer than a micro-batch takes.
+STANDS = 60.0
+log = logging.getLogger(__name__)
 
 
 # Who is there, and what there is to be: none of these makes a window final.
@@ -93,6 +97,9 @@ class SparkRoot(RootRuntime):
         self._durable: _Durable | None = None
         # The last record whose windows are out.
         self.merged = 0
+        # Up to when the end waits for Spark, and when it was last seen to have come further.
+        self._until: float | None = None
+        self._moved = 0, monotonic()
         # As the last micro-batch told it: the windows are not here.
         self._crowded: tuple[Degraded, ...] = ()
         super().__init__(queries, directory, settings, *arguments, **options)
@@ -171,6 +178,15 @@ class SparkRoot(RootRuntime):
     def _look(self) -> None:
         if self._driver.failed is not None:
             raise self._driver.failed
+        waits = not self.lag or self.outbox.full or not self._driver.up
+        if waits or self._moved[0] != self.merged:
+            self._moved = self.merged, monotonic()
+        elif monotonic() - self._moved[1] > STANDS:
+            log.warning(
+                "Spark has merged nothing for a while, see spark/spark.log and spark/spark.out",
+                extra={"seconds": STANDS, "records": self.lag},
+            )
+            self._moved = self.merged, monotonic()
 
     def _write(self, batch: Batch) -> None:
         """One micro-batch, in a thread of Spark's; raises what ends the query."""
@@ -202,7 +218,8 @@ class SparkRoot(RootRuntime):
 
     async def settle(self) -> None:
         await super().settle()
-        until = monotonic() + PATIENCE
+        # Whoever ends it asks twice.
+        self._until = until = self._until or monotonic() + PATIENCE
         # Not where nothing was taken: a Spark that has only begun to start would come up for it first.
         while (
             self.failed is None
@@ -214,6 +231,10 @@ class SparkRoot(RootRuntime):
                 # Sinks that do not deliver: the rest is for the next start.
                 break
             await asyncio.sleep(LOOK)
+        if self.failed is None and self._driver.failed is not None:
+            self.failed = self._driver.failed
+        elif self._tidings.wanted > self.merged and self._driver.up:
+            log.warning("windows of some records are left for the next start", extra={"records": self.lag})
 
     async def stop(self) -> None:
         """Put out the windows of all that was taken, if Spark is there to do so, and end it."""

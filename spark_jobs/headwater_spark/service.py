@@ -8,7 +8,6 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import grpc
 
@@ -23,7 +22,6 @@ THREADS = 16
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 # How long a call may take beside what it waits for, in seconds.
 _PATIENCE = 60.0
-Answer = TypeVar("Answer")
 
 
 class Service(pb_grpc.InboxServicer):

@@ -165,6 +165,38 @@ def test_a_log_knows_that_it_was_overtaken(tmp_path: Path) -> None:
     log.close()
 
 
+def test_an_error_of_the_moment_does_not_end_the_trimming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery, "TRIM", 0.0)
+    monkeypatch.setattr(delivery, "LOOK_FULL", 0.01)
+    outbox = Outbox(tmp_path / "outbox")
+    sinks = sinks_of([Sink("jsonlines", "lines")], tmp_path / "sinks")
+    troubles = [OSError(24, "Too many open files"), RuntimeError("of another kind")]
+    trimming = threading.Event()
+
+    def overtaken() -> bool:
+        if troubles and trimming.is_set() and threading.current_thread().name.startswith("asyncio"):
+            raise troubles.pop(0)
+        return False
+
+    async def run() -> None:
+        deliveries = Deliveries(outbox, sinks, overtaken=overtaken)
+        deliveries.start()
+        trimming.set()
+        async with asyncio.timeout(20):
+            while troubles:
+                await asyncio.sleep(0.01)
+            outbox.write(1, 1, b"{}\n")
+            while outbox.trimmed < 1:
+                await asyncio.sleep(0.01)
+        await deliveries.stop()
+
+    asyncio.run(run())
+    told = [vars(record)["problem"] for record in caplog.records]
+    assert told == ["[Errno 24] Too many open files", "of another kind"]
+
+
 def test_whoever_is_overtaken_trims_nothing(tmp_path: Path) -> None:
     outbox = Outbox(tmp_path / "outbox")
     sinks = sinks_of([Sink("jsonlines", "one")], tmp_path / "sinks")

@@ -258,8 +258,8 @@ def test_a_commit_of_which_nobody_heard(
     sink = opened(tmp_path, database)
     written = sink._written
 
-    def lost(connection: Any, position: int, given: bytes) -> int:
-        written(connection, position, given)
+    def lost(connection: Any, position: int, given: bytes, limit: float) -> int:
+        written(connection, position, given, limit)
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     with monkeypatch.context() as patch:

@@ -17,7 +17,8 @@ from headwater.machines.messages import Delivery
 from headwater.machines.root import Settings
 from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
-from headwater_spark import finals, query
+from headwater_spark import finals, query, runtime
+from headwater_spark.__main__ import _master
 from headwater_spark.checkpoint import CheckpointDiffers
 from headwater_spark.query import SparkFailed
 from headwater_spark.runtime import SparkRoot
@@ -145,6 +146,50 @@ def test_a_directory_stays_with_its_buckets(tmp_path: Path) -> None:
         opened(tmp_path, SparkSettings(buckets=4))
     closed(opened(tmp_path))
     closed(opened(tmp_path, SparkSettings(buckets=3)))
+
+
+@pytest.mark.parametrize(
+    "given, meant",
+    [
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+    ],
+)
+def test_tasks_are_tried_again_unless_the_user_says_how_often(given: str, meant: str) -> None:
+    assert _master(given) == meant
+
+
+def test_a_spark_that_fails_while_the_root_ends_is_told(tmp_path: Path) -> None:
+    async def run() -> Exception | None:
+        root = opened(tmp_path)
+        root._driver.failed = SparkFailed("java.lang.OutOfMemoryError: Java heap space")
+        await root.settle()
+        failed = root.failed
+        await root.stop()
+        return failed
+
+    assert "Java heap space; nothing is lost, and give it more with --memory" in str(asyncio.run(run()))
+
+
+def test_a_spark_that_stands_still_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pump, root = Pump(), opened(tmp_path)
+    pump.introduce(root)
+    monkeypatch.setattr(runtime, "STANDS", -1.0)
+    root._look()
+    # Spark is not up yet.
+    assert not caplog.records
+    monkeypatch.setattr(type(root._driver), "up", True)
+    root._look()
+    assert [record.getMessage()[:38] for record in caplog.records] == [
+        "Spark has merged nothing for a while, "
+    ]
+    monkeypatch.undo()
+    closed(root)
 
 
 def test_executors_of_their_own_are_counted() -> None:

@@ -15,7 +15,7 @@ class TooSlow(RetryableError):
     """The other side has not answered in time."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"no answer within {seconds:g} s")
+        super().__init__(f"no answer within {seconds:g} s (a sink that needs longer: raise its timeout)")
 
 
 @contextmanager

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TABLE, CURSORS = "headwater_results", "headwater_cursors"
+# For as many bytes the timeout of a sink is.
+TIMEOUT_BYTES = 1 << 20
 # In seconds; what the user's address says counts more. Of a server that is gone without a word, TCP tells.
 DEFAULTS = {
     "application_name": "headwater",
@@ -203,8 +205,10 @@ class Postgres:
 
         try:
             connection = self._connected()
-            with within(self._timeout, connection.fileno()):
-                reached = self._written(connection, position, rows)
+            # A file of results may be large: who has more to write may take longer.
+            limit = self._timeout * max(1.0, len(rows) / TIMEOUT_BYTES)
+            with within(limit, connection.fileno()):
+                reached = self._written(connection, position, rows, limit)
         except BaseException as error:
             # Whatever it was, nobody knows what state the connection is in.
             self.close()
@@ -252,10 +256,10 @@ class Postgres:
             )
         return self._connection
 
-    def _written(self, connection: Connection, position: int, rows: bytes) -> int:
+    def _written(self, connection: Connection, position: int, rows: bytes, limit: float) -> int:
         """Up to where everything is written then."""
         with connection.transaction():
-            connection.execute(_LIMITS, {"milliseconds": str(max(int(self._timeout * 1000), 1))})
+            connection.execute(_LIMITS, {"milliseconds": str(max(int(limit * 1000), 1))})
             if not self._prepared:
                 self._prepare(connection)
             found = self._holder(connection)
