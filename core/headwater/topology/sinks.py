@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import PurePosixPath
 from typing import get_args
 
 from headwater.durations import MILLISECOND, SECOND, human
@@ -75,8 +74,9 @@ def read_sinks(section: Section) -> tuple[Sink, ...]:
 def _overlap(one: str | None, other: str | None) -> bool:
     if one is None or other is None:
         return False
-    first, second = PurePosixPath(one), PurePosixPath(other)
-    return first.is_relative_to(second) or second.is_relative_to(first)
+    first, second = ([part for part in path.split("/") if part not in ("", ".")] for path in (one, other))
+    shorter = min(len(first), len(second))
+    return first[:shorter] == second[:shorter]
 
 
 def _sink(section: Section) -> Sink | None:
