@@ -46,4 +46,7 @@ def test_every_window_of_every_kind_equals_the_oracle(tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0].startswith("Spark is starting")
     assert any(line.startswith("Spark is up after") for line in lines)
-    assert all(line.startswith("Spark is ") for line in lines)
+    # On a busy machine Spark may take a while for the last windows, and that is told too.
+    assert not [
+        line for line in lines if not line.startswith(("Spark is ", "waiting for Spark", "waiting for sinks"))
+    ]
