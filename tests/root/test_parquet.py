@@ -269,8 +269,9 @@ GONE = (FileNotFoundError, duckdb.IOException)
 READERS = [by_duckdb, by_pandas, by_pyarrow]
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("resolved", [True, False], ids=["resolved", "plain"])
+# Arrow looks at each file of its list once more, through the link, and leaves out silently what is gone:
+# such a reader has to resolve the link first.
+@pytest.mark.parametrize("read, resolved", [*((read, True) for read in READERS), (by_duckdb, False)])
 def test_a_reader_sees_every_row_once_while_it_grows(
     tmp_path: Path, read: Callable[[Path], list[int]], resolved: bool
 ) -> None:
