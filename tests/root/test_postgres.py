@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import inf, nan
 from pathlib import Path
@@ -24,6 +25,7 @@ from headwater_root import resultlines
 from headwater_root.delivery import AheadOfLog, Deliveries, catch_up, sinks_of
 from headwater_root.outbox import Outbox
 from headwater_root.sinks import postgres as module
+from headwater_root.sinks.deadline import within
 from headwater_root.sinks.postgres import (
     FencedOff,
     Holder,
@@ -249,6 +251,25 @@ def test_nothing_is_written_without_its_cursor(
     assert asked(database, "SELECT to_regclass('headwater_results')") == [(None,)]
     sink.deliver(2, rows(1, 2))
     assert numbers(database) == [1, 2]
+    sink.close()
+
+
+def test_who_has_more_to_write_may_take_longer(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def noted(seconds: float, connected: int) -> AbstractContextManager[None]:
+        limits.append(seconds)
+        return within(seconds, connected)
+
+    monkeypatch.setattr(module, "within", noted)
+    sink = opened(tmp_path, database)
+    sink.deliver(1, rows(1))
+    monkeypatch.setattr(module, "TIMEOUT_BYTES", len(rows(2, 3)) / 8)
+    sink.deliver(3, rows(2, 3))
+    assert limits == [30.0, 240.0]
+    assert numbers(database) == [1, 2, 3]
     sink.close()
 
 

@@ -19,7 +19,7 @@ from headwater.machines.state import State
 from headwater.queries import Query
 from headwater.results import Results
 from headwater.windowless import Windowless
-from headwater.windows import Punctuation
+from headwater.windows import Punctuation, Tumbling
 from headwater_root import resultlines
 from headwater_simulator.catalogue import QUERIES
 from headwater_simulator.plans import draw
@@ -27,6 +27,7 @@ from headwater_simulator.world import World
 from headwater_spark.bucket import Bucket
 from headwater_spark.buckets import Buckets
 from headwater_spark.feed import UNSET, Feed, Ticks, decoded, encoded
+from headwater_spark.pieces import OtherState
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
 
@@ -125,3 +126,10 @@ def test_buckets_make_what_one_root_makes(seed: int) -> None:
     logged, rng = Logged(seed), Random(seed)
     for count in (1, 3, 8):
         assert logged.in_buckets(count, rng) == logged.lines
+
+
+def test_a_bucket_whose_state_is_gone_does_not_begin_anew() -> None:
+    bucket = Bucket([Query("q", Tumbling(10))], 1, lambda query: False, home=False)
+    (row,) = Feed(Buckets(1)).ticks(Ticks(5, np.array([0], np.int64)))
+    with pytest.raises(OtherState, match="stands at record 0, and is to go on with 5"):
+        bucket.take([row], CODEC)
