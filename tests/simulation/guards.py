@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from headwater.decisions import Kind
+from headwater.events import Batch
 from headwater.groups import sliced
 from headwater.groups.members import Active
-from headwater.machines import positions
+from headwater.machines import positions, sizes
 from headwater.machines.below import Below
+from headwater.machines.kept import Kept
 from headwater.machines.lane import Lane, Read, cut
 from headwater.machines.messages import Outbox, Send
 from headwater.machines.node import NodeMachine
@@ -150,6 +152,19 @@ def _ancestors_are_not_logged(patch: Patch) -> None:
     patch.setattr(Openings, "_name", lambda self, name, held, earlier: sound(self, name, held, ()))
 
 
+def _every_piece_has_names(patch: Patch) -> None:
+    """Each piece of a message is charged for all names of the message."""
+
+    def add(self: Kept, batch: Batch) -> None:
+        self.bytes += sizes.of_columns(batch)
+
+    def drop(self: Kept, batches: Iterable[Batch]) -> None:
+        self.bytes -= sum(map(sizes.of_columns, batches))
+
+    patch.setattr(Kept, "add", add)
+    patch.setattr(Kept, "drop", drop)
+
+
 # By the name of the file.
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "copy-from-before-an-opening-that-was-logged": _ancestors_are_not_logged,
@@ -163,6 +178,7 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "decisions-at-one-number": _one_by_one,
     "lane-that-begins-behind-a-skip": _skips_from_its_beginning,
     "marks-without-state": _states_of_nothing,
+    "message-read-in-pieces": _every_piece_has_names,
     "removed-query-forgotten-below": _forgotten_with_a_batch,
     "root-dies-between-admission-and-retirement": _successions_stay_cut_short,
     "skipped-record-that-was-lost": _skips_of_numbers,

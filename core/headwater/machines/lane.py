@@ -12,6 +12,7 @@ from headwater.changes import Change
 from headwater.errors import DoesNotFit, InvalidPartial, OtherQueries, StaleVersion
 from headwater.events import Batch
 from headwater.machines import sizes
+from headwater.machines.kept import Kept
 from headwater.machines.messages import Barrier, Standing, Standings
 from headwater.node import Node
 from headwater.partials import Partial
@@ -91,8 +92,8 @@ class Lane:
         self.gathered: list[Part] = []
         self.probe: Probed | None = None
         self.remade = 0
-        # Bytes of the columns that are kept, and of those among them that no batch was made of.
-        self.held_bytes = self.unsent_bytes = 0
+        # The columns that are kept, and those among them that no batch was made of.
+        self._held, self._unsent = Kept(), Kept()
         # What was gathered: bytes of batches, and how many records.
         self._taken = self._records = 0
         # What a record weighs, by the version of the queries.
@@ -159,6 +160,14 @@ class Lane:
     def drained(self) -> bool:
         return not self.sent and not self.moved()
 
+    @property
+    def held_bytes(self) -> int:
+        return self._held.bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._unsent.bytes
+
     # Taking
 
     def may_read(self, columns: Read) -> bool:
@@ -183,9 +192,8 @@ class Lane:
         if read:
             part = Read(cut(batch, 0, read), columns.opening)
             self.gathered.append(part)
-            size = _held([part])
-            self.held_bytes += size
-            self.unsent_bytes += size
+            self._held.add(part.batch)
+            self._unsent.add(part.batch)
             self._records += read
 
     def merge(self, partial: Partial, taken: int) -> None:
@@ -281,13 +289,12 @@ class Lane:
             if enough():
                 return
             self.gathered.remove(part)
-            size = _held([part])
-            self.held_bytes -= size
-            self.unsent_bytes -= size
+            self._held.drop([part.batch])
+            self._unsent.drop([part.batch])
         for sent in reversed(self.sent):
             if enough():
                 return
-            self.held_bytes -= _held(sent.parts)
+            self._held.drop(_columns(sent.parts))
             sent.parts = [part for part in sent.parts if not isinstance(part, Read)]
 
     # Giving
@@ -296,7 +303,8 @@ class Lane:
         """What was gathered becomes a batch."""
         partial = self.engine.flush()
         parts, self.gathered = self.gathered, []
-        self._taken = self._records = self.unsent_bytes = 0
+        self._taken = self._records = 0
+        self._unsent.clear()
         lowest = self._low(watermark)
         self._made_at = lowest if lowest > -TS_LIMIT else None
         if len(self.engine.order.names) > 2 * len(self.engine.sources) + LEFT:
@@ -310,7 +318,7 @@ class Lane:
     def acknowledged(self, id: str) -> None:
         for sent in self.sent:
             if sent.id == id:
-                self.held_bytes -= _held(sent.parts)
+                self._held.drop(_columns(sent.parts))
         self.sent = [sent for sent in self.sent if sent.id != id]
 
     def take_changes(self, changes: Sequence[Change]) -> Sent | None:
@@ -344,7 +352,9 @@ class Lane:
         gathered, before = self.gathered, self._lows()
         self.sent, self.gathered, self.probe = [], [], None
         self._lowest = self._made_at = None
-        self._taken = self._records = self.held_bytes = self.unsent_bytes = 0
+        self._taken = self._records = 0
+        self._held.clear()
+        self._unsent.clear()
         self.engine.flush()
         for change in changes:
             if change.version > self.engine.version:
@@ -417,8 +427,8 @@ class Lane:
                     continue
 
 
-def _held(parts: Iterable[Part]) -> int:
-    return sum(sizes.of_columns(part.batch) for part in parts if isinstance(part, Read))
+def _columns(parts: Iterable[Part]) -> list[Batch]:
+    return [part.batch for part in parts if isinstance(part, Read)]
 
 
 def cut(batch: Batch, begin: int, end: int) -> Batch:

@@ -21,9 +21,17 @@ VALUE = 8
 
 def of_columns(batch: Batch) -> int:
     """A batch of records in memory."""
+    return of_arrays(batch) + of_names(batch.keys) + of_names(batch.marks)
+
+
+def of_arrays(batch: Batch) -> int:
     arrays = (batch.ts, batch.value, batch.key, batch.mark, batch.bare)
-    names = NAME * (len(batch.keys) + len(batch.marks))
-    return names + sum(array.nbytes for array in arrays if array is not None)
+    return sum(array.nbytes for array in arrays if array is not None)
+
+
+def of_names(names: Sequence[str]) -> int:
+    """The dictionary of a batch."""
+    return NAME * len(names)
 
 
 def of_partial(partial: Partial) -> int:
