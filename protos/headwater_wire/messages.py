@@ -299,6 +299,7 @@ def _commit(message: said.Commit) -> tuple[str, Any]:
         changes=_changes(message.changes),
         echo=_echo(message.echo),
         lanes=message.lanes,
+        version=message.version,
     )
 
 
@@ -403,7 +404,7 @@ def _heard_commit(body: pb.Commit, changes: tuple[Change, ...]) -> said.Commit:
     committed = {name_of(each): number("position", each.position) for each in body.committed}
     watermark = body.watermark if body.HasField("watermark") else None
     echo, lanes = _heard_echo(body.echo), tuple(body.lanes)
-    return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes)
+    return said.Commit(_heard(body.stream), committed, watermark, changes, echo, lanes, body.version)
 
 
 def _stands(source: pb.Standing) -> Prefix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -14,12 +15,15 @@ from headwater.groups import sliced
 from headwater.groups.members import Active
 from headwater.machines import positions, sizes
 from headwater.machines.below import Below
+from headwater.machines.commits import Commits
+from headwater.machines.holding import Holding
 from headwater.machines.kept import Kept
 from headwater.machines.lane import Lane, Read, cut
-from headwater.machines.messages import Outbox, Send
+from headwater.machines.messages import Ack, Commit, Outbox, Send
 from headwater.machines.node import NodeMachine
 from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
+from headwater.machines.records import Merged
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import RootLane
 from headwater.partials import Span
@@ -165,8 +169,35 @@ def _every_piece_has_names(patch: Patch) -> None:
     patch.setattr(Kept, "drop", drop)
 
 
+def _lanes_end_in_a_commit(patch: Patch) -> None:
+    """What waits to be made durable is written, whether or not its lane is still there."""
+
+    def commit(self: Commits, out: Outbox) -> None:
+        pending, self._pending = self._pending, []
+        for lane in self._state.lanes.values():
+            lane.ahead.clear()
+        for _, message in pending:
+            self._write(Merged(message.partial, message.lane))
+        self._sync()
+        for sender, message in pending:
+            out.add(sender, Ack(message.stream, message.id))
+
+    patch.setattr(Commits, "commit", commit)
+
+
+def _lanes_end_by_any_message(patch: Patch) -> None:
+    """A lane of a query that was removed ends when a parent does not name it, however old the word is."""
+    sound = Holding.counted
+
+    def counted(self: Holding, message: Commit) -> None:
+        sound(self, replace(message, version=self.version))
+
+    patch.setattr(Holding, "counted", counted)
+
+
 # By the name of the file.
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
+    "batch-of-a-lane-that-ends-before-it": _lanes_end_in_a_commit,
     "copy-from-before-an-opening-that-was-logged": _ancestors_are_not_logged,
     "copy-of-an-opening-that-was-not-confirmed": _no_earlier_openings,
     "early-batch-across-a-decision": _early_goes_across,
@@ -176,6 +207,7 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "lane-ahead-without-room": _room_for_all,
     "lane-beyond-the-watermark-of-lane-0": _lanes_by_themselves,
     "decisions-at-one-number": _one_by_one,
+    "lane-ended-by-an-old-message": _lanes_end_by_any_message,
     "lane-that-begins-behind-a-skip": _skips_from_its_beginning,
     "marks-without-state": _states_of_nothing,
     "message-read-in-pieces": _every_piece_has_names,

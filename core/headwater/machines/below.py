@@ -250,9 +250,10 @@ class Below:
             self._upwards.hear(message.echoes)
         committed = self._listeners.news(sender, message, holding.committed.get, now)
         changes = holding.changes(message.version) if not self._child else ()
-        lanes = tuple(holding.lanes)
+        lanes, version = tuple(holding.lanes), holding.version
         echo = self._upwards.latest
-        out.add(sender, Commit(message.stream, committed, holding.watermark, changes, echo, lanes))
+        commit = Commit(message.stream, committed, holding.watermark, changes, echo, lanes, version)
+        out.add(sender, commit)
 
     def _probed_by_node(self, sender: str, lane: Lane, message: Probe, out: Outbox) -> None:
         unknown = [name for name in message.heads if not lane.knows(name)]

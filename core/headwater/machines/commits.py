@@ -51,7 +51,9 @@ class Commits:
         for lane in self._state.lanes.values():
             lane.ahead.clear()
         for _, message in pending:
-            self._write(Merged(message.partial, message.lane))
+            # One before it may have ended its lane: then it is of no use.
+            if message.lane in self._state.lanes:
+                self._write(Merged(message.partial, message.lane))
         self._sync()
         for sender, message in pending:
             out.add(sender, Ack(message.stream, message.id))

@@ -24,6 +24,8 @@ class Holding:
         self.draining = False
         self._queries: tuple[Query, ...] = ()
         self._numbering = Lanes(())
+        # The version in which the query of a lane was removed.
+        self._removed: dict[int, int] = {}
         self._issue: Callable[[], str] | None = None
         self._batch_bytes = 0
         # When somebody below has last spoken of each source.
@@ -63,6 +65,8 @@ class Holding:
                     yield each, each.take_changes([change])
             if lane is not None and change.kind == "add":
                 self._begin(lane, taken)
+            elif lane is not None:
+                self._removed[lane] = change.version
 
     def read_until(self, limit: int) -> None:
         """Read nothing with a later ts."""
@@ -112,9 +116,10 @@ class Holding:
         if message.watermark is not None and (self.watermark is None or message.watermark > self.watermark):
             self.watermark = message.watermark
         # The end of a lane comes from above: what was begun before a query went is still waited for there.
-        begun = set(self._numbering.numbers)
-        for number in [n for n in self.lanes if n not in message.lanes and n not in begun]:
-            del self.lanes[number]
+        # Only who knows that it went can know that nothing is waited for: a message may be an old one.
+        for number, version in list(self._removed.items()):
+            if number not in message.lanes and version <= message.version:
+                del self.lanes[number], self._removed[number]
         pending = self._pending()
         for name, committed in message.committed.items():
             self.committed[name] = max(committed, self.committed.get(name, 0))

@@ -243,7 +243,7 @@ class Resync:
 @dataclass(frozen=True, slots=True)
 class Commit:
     """What the root has counted for good, per source in all lanes, and its watermark; `echo` says by which
-    record of its log, `lanes` which ones there are."""
+    record of its log, `lanes` which ones there are, with the changes up to `version`."""
 
     stream: Stream
     committed: Mapping[str, int]
@@ -251,6 +251,7 @@ class Commit:
     changes: tuple[Change, ...] = ()
     echo: Echo = NOTHING_HEARD
     lanes: tuple[int, ...] = (0,)
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ class Positions:
             state.changes(message.version),
             state.terms.at(state.position),
             tuple(state.lanes),
+            state.engine.version,
         )
         out.add(sender, commit)
 

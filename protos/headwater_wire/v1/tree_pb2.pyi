@@ -366,20 +366,22 @@ class Committed(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., position: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("stream", "committed", "watermark", "changes", "echo", "lanes")
+    __slots__ = ("stream", "committed", "watermark", "changes", "echo", "lanes", "version")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     LANES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     stream: StreamId
     committed: _containers.RepeatedCompositeFieldContainer[Committed]
     watermark: int
     changes: _containers.RepeatedCompositeFieldContainer[Change]
     echo: Echo
     lanes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., lanes: _Optional[_Iterable[int]] = ...) -> None: ...
+    version: int
+    def __init__(self, stream: _Optional[_Union[StreamId, _Mapping]] = ..., committed: _Optional[_Iterable[_Union[Committed, _Mapping]]] = ..., watermark: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., echo: _Optional[_Union[Echo, _Mapping]] = ..., lanes: _Optional[_Iterable[int]] = ..., version: _Optional[int] = ...) -> None: ...
 
 class Silent(_message.Message):
     __slots__ = ("child", "source", "generation")
