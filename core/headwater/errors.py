@@ -46,6 +46,13 @@ class InvalidQuery(Invalid):
     """A query or a set of queries that cannot be computed."""
 
 
+class InvalidPlan(Invalid):
+    """A tree that cannot be planned onto the nodes that there are."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        super().__init__("no tree can be planned", problems)
+
+
 class InvalidEvents(Invalid):
     """Columns that are no events."""
 

@@ -28,6 +28,7 @@ from headwater.topology.tree import (
     MAX_NODES,
     RETAIN,
     ROTATE,
+    SCALE_DOWN_AFTER,
     START_TIMEOUT,
     Archive,
     DeletionPolicy,
@@ -185,11 +186,18 @@ def _node(section: Section, sources: Iterable[SourceClass]) -> NodeSpec:
     for place, given in enumerate(section.listed("classes", NODE_CLASSES_LIMIT)):
         inner = Section(given, f"{section.path}.classes[{place}]", section.problems)
         found = NodeClass(
-            inner.selector("selector", required=True), inner.number("ingestLimit", None, _positive, remedy)
+            inner.selector("selector", required=True),
+            inner.number("ingestLimit", None, _positive, remedy),
+            inner.whole("count", 1, low=1, high=NODES_LIMIT) if "count" in inner else None,
         )
+        inner.allow("count")
         inner.done()
-        if found.selector and found.selector in [known.selector for known in classes]:
-            inner.wrong("selector", "stands there twice", "give each selector once")
+        for known in classes:
+            if found.selector and found.selector == known.selector:
+                said = f", with {known.ingest_limit:g} and {found.ingest_limit:g} items a second"
+                differ = said if found.ingest_limit != known.ingest_limit else ""
+                inner.wrong("selector", f"stands there twice{differ}", "give each selector once")
+                break
         classes.append(found)
     section.done()
     most = max([limit, *(found.ingest_limit for found in classes)]) * (1 - margin)
@@ -228,6 +236,7 @@ def _limits(section: Section | None) -> Limits:
         section.whole("minWidth", 1, low=1, high=NODES_LIMIT),
         section.whole("maxNodes", MAX_NODES, low=1, high=NODES_LIMIT),
         section.whole("keysPerSource", KEYS_PER_SOURCE, low=1, high=KEYS_LIMIT),
+        section.duration("scaleDownAfter", SCALE_DOWN_AFTER, at_least=SECOND),
     )
     section.done()
     if found.min_width > found.max_nodes and not section.told("minWidth", "maxNodes"):

@@ -15,6 +15,7 @@ HORIZON = 3_600 * SECOND
 MARGIN = 0.1
 MAX_NODES = 200
 KEYS_PER_SOURCE = 100_000
+SCALE_DOWN_AFTER = 300 * SECOND
 ROTATE = 60 * SECOND
 RETAIN = 7 * 86_400 * SECOND
 ARCHIVE_BYTES = 10 << 30
@@ -46,6 +47,8 @@ class NodeClass:
 
     selector: Selector
     ingest_limit: float
+    # How many of them there are, if that is known.
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,13 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan stays within, and how many distinct keys a source brings at most."""
+    """What a plan stays within, how long less has to suffice before a tree is made smaller, and how many
+    distinct keys a source brings at most."""
 
     min_width: int = 1
     max_nodes: int = MAX_NODES
     keys_per_source: int = KEYS_PER_SOURCE
+    scale_down_after: int = SCALE_DOWN_AFTER
 
 
 @dataclass(frozen=True, slots=True)

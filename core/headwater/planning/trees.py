@@ -1,0 +1,116 @@
+"""A tree that runs: its nodes by name, who sends to whom, and the tree that takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headwater.planning.assignment import Move, NoRoom, assigned, moves, without
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Layers of nodes from the children up, without the root; the parent of each source and node; and of
+    each layer how many names were given: none is used twice."""
+
+    layers: tuple[tuple[str, ...], ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    parents: Mapping[str, str] = field(default_factory=dict)
+    named: tuple[int, ...] = ()
+
+    @property
+    def widths(self) -> list[int]:
+        """With the root."""
+        return [*map(len, self.layers), 1]
+
+    @property
+    def nodes(self) -> list[str]:
+        return [name for layer in self.layers for name in layer]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From one tree to the next: nodes that begin, those that end, and what moves."""
+
+    tree: Tree
+    begin: tuple[str, ...]
+    end: tuple[str, ...]
+    sources: tuple[Move, ...]
+    nodes: tuple[Move, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.begin or self.end or self.sources or self.nodes)
+
+
+def next_tree(
+    before: Tree,
+    widths: Sequence[int],
+    rates: Mapping[str, int],
+    sends: Mapping[str, int],
+    capacity: int,
+) -> Step:
+    """A tree of at least these widths, root included, that moves as little as can be.
+
+    `rates` are of the sources that are there, `sends` of nodes as far as they are known; each node takes
+    `capacity`. A layer is wider than asked for where that spares moves, or where nothing else fits.
+    """
+    # A plan of one layer is one child under the root.
+    wanted = list(widths[:-1]) or [1]
+    layers: list[tuple[str, ...]] = []
+    named = [*before.named, *[0] * (len(wanted) - len(before.named))]
+    parents: dict[str, str] = {}
+    items: Mapping[str, int] = rates
+    held: Mapping[str, str] = before.sources
+    sources: dict[str, str] = {}
+    for place, width in enumerate(wanted):
+        old = before.layers[place] if place < len(before.layers) else ()
+        names, named[place] = _names(old, place + 1, width, named[place], items, held, capacity)
+        found: dict[str, str] | None = None
+        while found is None:
+            try:
+                found = assigned(items, dict.fromkeys(names, capacity), held)
+            except NoRoom as error:
+                if max(items[item] for item in error.items) > capacity:
+                    raise
+                names = (*names, name_of(place + 1, named[place]))
+                named[place] += 1
+        layers.append(names)
+        if place:
+            parents.update(found)
+        else:
+            sources = found
+        items = {name: sends.get(name, 0) for name in names}
+        held = before.parents
+    parents.update(dict.fromkeys(layers[-1], ROOT))
+    tree = Tree(tuple(layers), sources, parents, tuple(named))
+    kept = set(tree.nodes)
+    was = set(before.nodes)
+    return Step(
+        tree,
+        tuple(name for name in tree.nodes if name not in was),
+        tuple(name for name in before.nodes if name not in kept),
+        tuple(moves(before.sources, sources)),
+        tuple(move for move in moves(before.parents, parents) if move.item in was),
+    )
+
+
+def name_of(layer: int, number: int) -> str:
+    return f"l{layer}-{number}"
+
+
+def _names(
+    old: Sequence[str],
+    layer: int,
+    width: int,
+    named: int,
+    items: Mapping[str, int],
+    held: Mapping[str, str],
+    capacity: int,
+) -> tuple[tuple[str, ...], int]:
+    """The nodes of a layer, and how many of its names were given by then."""
+    if len(old) > width:
+        return tuple(without(items, dict.fromkeys(old, capacity), held, len(old) - width)), named
+    fresh = [name_of(layer, named + more) for more in range(width - len(old))]
+    return (*old, *fresh), named + len(fresh)
