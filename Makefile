@@ -58,7 +58,7 @@ fmt: $(READY) ## format the code and apply ruff's safe fixes
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop; BENCH=tree: the tree over gRPC; BENCH=root: both roots (ARGS=--quick)
+bench: $(READY) ## the engine against bare numpy, pandas, polars and a Python loop; BENCH=tree: the tree over gRPC; BENCH=root: both roots; BENCH=csa: plans (ARGS=--quick)
 	@$(PY) benchmarks/$(BENCH).py $(ARGS)
 
 faults: $(READY) ## crashes, partitions, full disks on real processes; writes the table of docs/reliability.md (as root)

@@ -17,6 +17,10 @@ COMMANDS = {
         "headwater_cli.validate",
         "Say whether manifests can be used, and everything that is wrong with them.",
     ),
+    "plan": (
+        "headwater_cli.plan",
+        "Say how many nodes a tree needs so that none is overrun, layer by layer, and why.",
+    ),
     "run": (
         "headwater_cli.launch",
         "Start a whole tree as processes of this machine, with generated or piped sources.",

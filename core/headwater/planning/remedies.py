@@ -81,11 +81,17 @@ def _limits(inventory: Inventory, most: int, tried: Tried) -> str:
         low, high = high, high * 2
     else:
         return ""
+    fields = [kind.field for kind in inventory.kinds]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if tried(inventory.scaled(middle), most) is None:
             low = middle
         else:
             high = middle
-    raised = {kind.field: at_least_three_digits(exact(kind.limit) * high) for kind in inventory.kinds}
-    return " and ".join(f"{field} to {limit}" for field, limit in raised.items())
+    raised = dict.fromkeys(
+        (kind.field, kind.limit)
+        if fields.count(kind.field) == 1
+        else (f"{kind.field} of {kind.name}", kind.limit)
+        for kind in inventory.kinds
+    )
+    return " and ".join(f"{field} to {at_least_three_digits(exact(limit) * high)}" for field, limit in raised)

@@ -1,0 +1,153 @@
+"""`headwater plan`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from headwater_cli.app import main
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAPER = ("--sources", 500, "--rate", 0.5, "--limit", 20, "--margin", 0)
+
+
+def say(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+
+
+def test_the_example_of_the_paper_as_json() -> None:
+    done = say(*PAPER, "--price", 12, "--json")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith('{"layers": [13, 7, 4, 2, 1], ')
+    told = json.loads(done.stdout)
+    assert (told["nodes"], told["sources"], told["rate"], told["csa"]) == (27, 500, 250.0, [13, 7, 4, 2, 1])
+    assert told["cost"] == {"node": 12.0, "month": 324.0}
+    assert told["one_layer_less"]["layers"] == [13, 7, 4, 1]
+    assert told["one_layer_less"]["lost"] > 0.3
+    for layer, above in zip(told["tree"], told["tree"][1:], strict=False):
+        assert len(layer["rates"]) == len(layer["headroom"]) == len(layer["parents"]) == layer["nodes"]
+        assert set(layer["parents"]) == set(range(above["nodes"]))
+    assert all(rate <= 20 for layer in told["tree"] for rate in layer["rates"])
+
+
+def test_the_example_of_the_paper_for_people() -> None:
+    done = say(*PAPER, "--price", 12)
+    assert done.exit_code == 0, done.output
+    assert "plan: 500 sources send 250 items/s" in done.stdout
+    assert "27 nodes in 5 layers: 13 7 4 2 1" in done.stdout
+    assert "with one layer less, 13 7 4 1, 39 items/s would reach the root, which takes 20" in done.stdout
+    assert "27 nodes at 12 a month: 324.00 a month" in done.stdout
+    assert "● ● ● ● ● ● ● ● ● ● ● ● ●" in done.stdout
+
+
+def test_a_manifest_and_what_else_is_asked() -> None:
+    factory = EXAMPLES / "factory.yaml"
+    assert "6 nodes in 3 layers: 3 2 1" in say(factory).stdout
+    assert "24 sources send" in say(factory, "--sources", 24).stdout
+    assert json.loads(say(factory, "--rate", 10, "--json").stdout)["rate"] == 120.0
+    assert json.loads(say(factory, "--limit", 5_000, "--json").stdout)["layers"] == [1]
+    assert "one child takes it all" in say(factory, "--limit", 5_000).stdout
+
+
+def test_what_if() -> None:
+    done = say("--sources", "200..2000", "--rate", 0.5, "--limit", 20, "--price", 12)
+    assert done.exit_code == 0, done.output
+    assert "2,000" in done.stdout
+    assert "56 28 14 7 4 2 1" in done.stdout
+    assert "1,344.00" in done.stdout
+    several = json.loads(say("--sources", "200..1000..400", "--rate", 0.5, "--limit", 20, "--json").stdout)
+    assert [each["sources"] for each in several] == [200, 600, 1_000]
+
+
+@pytest.mark.parametrize("sources,nodes", [(950, 48), (1, 1), (100_000, 5_006)])
+def test_a_picture(sources: int, nodes: int, tmp_path: Path) -> None:
+    path = tmp_path / "tree.svg"
+    done = say("--sources", sources, "--rate", 0.5, "--limit", 20, "--margin", 0, "--svg", path)
+    assert done.exit_code == 0, done.output
+    drawing = ElementTree.parse(path)
+    circles = drawing.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert f"{nodes:,} nodes" in path.read_text()
+    assert len(circles) == nodes if nodes < 100 else len(circles) < nodes
+    if nodes == 48:
+        assert "[24 12 6 3 2 1]" in path.read_text()
+        assert len(drawing.findall(".//{http://www.w3.org/2000/svg}line")) == 47 + 24
+
+
+def test_nodes_that_there_are() -> None:
+    told = json.loads(say("--sources", 100, "--rate", 0.5, "--nodes", "8x12,4x30", "--json").stdout)
+    assert told["tree"][0]["kinds"] == {"30/s": 2}
+    assert told["csa"] is None
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    [
+        (("--rate", "nan"), "--rate: is nan; give items a second, above 0"),
+        (("--rate", 0), "--rate: is 0; give items a second, above 0"),
+        (("--rate", -1), "--rate: is -1; give items a second, above 0"),
+        (("--rate", 30), "--rate: one source of 'source' sends 30 items a second"),
+        (("--limit", 0), "--limit: is 0; give items a second, above 0"),
+        (("--limit", "inf"), "--limit: is inf; give items a second, above 0"),
+        (("--margin", 1), "--margin: is 1; give a share from 0 to below 1"),
+        (("--margin", "nan"), "--margin: is nan; give a share"),
+        (("--sources", 0), "--sources: is 0; expect 1 source or more"),
+        (("--max-nodes", 10), "--max-nodes: is 10, but 250 items a second need 27 nodes, [13 7 4 2 1]"),
+        (("--nodes", "3x20"), "--nodes: stands beside --limit; drop one of them"),
+    ],
+)
+def test_what_cannot_be_planned(given: tuple[str, object], said: str) -> None:
+    done = say(*PAPER, *given)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--sources", "many"),
+        ("--sources", "9..3"),
+        ("--sources", "1..1000000..1"),
+        ("--nodes", "8"),
+        ("--nodes", "0x5"),
+        ("--nodes", "8x12,3x12"),
+        ("--price", "nan"),
+        ("--price", -1),
+    ],
+)
+def test_options_that_are_none(given: tuple[str, object]) -> None:
+    done = say(*PAPER, *given)
+    assert done.exit_code == 2
+    assert given[0] in done.stderr
+
+
+def test_what_is_missing_is_named() -> None:
+    assert "--sources: is missing" in say("--rate", 1, "--limit", 2).stderr
+    assert "--rate: is missing" in say("--sources", 1, "--limit", 2).stderr
+    assert "--limit: is missing; give it, or --limit; headwater bench node" in (
+        say("--sources", 1, "--rate", 2).stderr
+    )
+    assert "spec.node.ingestLimit: is missing" in say(EXAMPLES / "session.yaml").stderr
+
+
+def test_too_few_nodes_of_a_class(tmp_path: Path) -> None:
+    document = yaml.safe_load((EXAMPLES / "factory.yaml").read_text())
+    pi = {"selector": {"device": "pi4"}, "ingestLimit": 400, "count": 2}
+    document["spec"]["node"]["classes"] = [pi]
+    document["spec"]["placement"] = {"child": {"nodeSelector": {"device": "pi4"}}}
+    path = tmp_path / "factory.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = say(path)
+    assert done.exit_code == 1
+    assert (
+        "spec.node.classes[0].ingestLimit: the children must take 2000 items a second, but 2 nodes take "
+        "2 x 360 = 720, 1280 too little; add 6 more of device=pi4" in done.stderr
+    )
+    pi["count"] = 8
+    path.write_text(yaml.safe_dump(document))
+    assert say(path).exit_code == 0
