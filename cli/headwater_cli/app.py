@@ -32,7 +32,7 @@ COMMANDS = {
     "query": ("headwater_cli.query", "Add, remove and list the queries of a running tree."),
     "source": (
         "headwater_cli.source",
-        "Give up sources of a running tree, or records that hold one up; end a quarantine.",
+        "Give up sources of a running tree or records, end a quarantine, say who reads a source.",
     ),
     "status": (
         "headwater_cli.status",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -18,6 +18,8 @@ from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
 SECONDS = 10.0
+# How many sources are assigned by one request, which has 65,536 bytes.
+ASSIGNED = 128
 _PROBLEMS = "headwater-problems-bin"
 # By this name the root is known, wherever it runs.
 _ROOT = "root"
@@ -82,6 +84,7 @@ class Root:
         self._skip: Callable[..., pb.SkipReply] = stub.Skip
         self._retire: Callable[..., pb.RetireReply] = stub.Retire
         self._release: Callable[..., pb.ReleaseReply] = stub.Release
+        self._assign: Callable[..., pb.AssignReply] = stub.Assign
 
     def add(self, document: str) -> pb.AddQueryReply:
         return self._call(self._add, pb.AddQueryRequest(document=document))
@@ -118,6 +121,15 @@ class Root:
 
     def release(self, name: str) -> pb.ReleaseReply:
         return self._call(self._release, pb.ReleaseRequest(name=name))
+
+    def assign(self, assignment: Mapping[str, str]) -> int:
+        """By which child sources are to be read; gives how many of them move."""
+        listed = [pb.Assignment(source=source, child=child) for source, child in assignment.items()]
+        moved = 0
+        for first in range(0, len(listed), ASSIGNED):
+            request = pb.AssignRequest(assignments=listed[first : first + ASSIGNED])
+            moved += self._call(self._assign, request).moved
+        return moved
 
     def _call(self, method: Callable[..., Reply], request: Any) -> Reply:
         try:

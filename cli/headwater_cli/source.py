@@ -16,12 +16,13 @@ _as_lines = click.option("--json", "as_lines", is_flag=True, help="The answer as
 
 @click.group()
 def source() -> None:
-    """Give up sources of a running tree, or records that hold one up; end a quarantine.
+    """Give up sources of a running tree or records, end a quarantine, say who reads a source.
 
     \b
     headwater source retire boiler-7
     headwater source skip boiler-7 1204
     headwater source release boiler-7
+    headwater source assign boiler-7 l1-2
 
     headwater status shows the sources. What is decided is a record of the root's log: it holds whatever is
     started again, a skip as long as the spool of its source has the record.
@@ -90,6 +91,28 @@ def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: cli
             f"{reply.counted_to + 1:,}, or with a later one if more of it is on the way; seq in the log of "
             "its child says which"
         )
+
+
+@source.command()
+@click.argument("name")
+@click.argument("child")
+@_as_lines
+@client.at_root
+def assign(name: str, child: str, as_lines: bool, root: client.At) -> None:
+    """Have the source NAME read by CHILD from now on.
+
+    It turns there as soon as it hears of it, and sends again what is not counted yet: nothing is lost, and
+    nothing counted twice. If it cannot reach that child it goes back to where it began.
+
+    \b
+    headwater source assign boiler-7 l1-2
+    """
+    with client.connected(root) as reached:
+        moved = reached.assign({name: child})
+    if as_lines:
+        click.echo(json.dumps({"name": name, "child": child, "moved": bool(moved)}))
+    else:
+        click.echo(f"{name}: is read by {child}" + ("" if moved else ", as it was before"))
 
 
 @source.command()

@@ -21,7 +21,7 @@ ROLES = ("child", "intermediate")
 REQUIRED = ("name", "role", "listen", "parent", "parent_address")
 TEXTS = (*REQUIRED, "metrics", "advertise")
 DURATIONS = ("flush_interval", "future")
-KNOWN = (*TEXTS, *DURATIONS, "tls", "archive")
+KNOWN = (*TEXTS, *DURATIONS, "tls", "archive", "ingest_limit")
 FLUSH_INTERVAL = SECOND // 10
 FUTURE = 86_400 * SECOND
 # Bounds in microseconds, and the remedy.
@@ -46,6 +46,8 @@ class Configuration:
     advertise: str | None = None
     credentials: Credentials | None = None
     archive: Archive | None = None
+    # Items a second that it takes at most: to see what an overrun does.
+    ingest_limit: float | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Configuration:
@@ -59,6 +61,8 @@ class Configuration:
         for field, default in (("flush_interval", FLUSH_INTERVAL), ("future", FUTURE)):
             found[field], wrong = _duration(given.get(field), field, default)
             problems += wrong
+        found["ingest_limit"], wrong = _limit(given.get("ingest_limit"))
+        problems += wrong
         tls = given.get("tls") or {}
         try:
             if not isinstance(tls, Mapping):
@@ -88,7 +92,7 @@ class Configuration:
 def read(path: str | None, environment: Mapping[str, str]) -> Configuration:
     """The file, overridden by the environment."""
     given = {} if path is None else _document(Path(path))
-    for field in (*TEXTS, *DURATIONS):
+    for field in (*TEXTS, *DURATIONS, "ingest_limit"):
         if value := environment.get(f"HEADWATER_{field.upper()}"):
             given[field] = value
     tls = {field: environment.get(f"HEADWATER_TLS_{field.upper()}") for field in FIELDS}
@@ -128,6 +132,18 @@ def _text_problem(given: Mapping[str, Any], field: str) -> Problem | None:
     if not isinstance(value, str) or len(value.encode(errors="replace")) > NAME_LIMIT:
         return Problem(field, f"is {value!r}", f"give a text of at most {NAME_LIMIT} bytes")
     return None
+
+
+def _limit(given: Any) -> tuple[float | None, list[Problem]]:
+    if given is None:
+        return None, []
+    try:
+        found = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError):
+        found = math.nan
+    if found > 0 and math.isfinite(found):
+        return found, []
+    return None, [Problem("ingest_limit", f"is {given!r}", "give items a second, above 0")]
 
 
 def _duration(given: Any, field: str, default: int) -> tuple[int, list[Problem]]:

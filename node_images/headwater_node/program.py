@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 import numpy as np
@@ -35,10 +35,13 @@ def run(
     """Run until a signal comes; gives the exit code, and raises if the configuration cannot be used."""
     # Sums beyond float64 are infinite, as results say: no lines of numpy's beside them.
     np.seterr(over="ignore", invalid="ignore")
-    return asyncio.run(_run(read(path, environment), handshakes, status))
+    given = read(path, environment)
+    return asyncio.run(_run(given, lambda: read(path, environment), handshakes, status))
 
 
-async def _run(given: Configuration, handshakes: Handshakes | None, status: bool) -> int:
+async def _run(
+    given: Configuration, again: Callable[[], Configuration], handshakes: Handshakes | None, status: bool
+) -> int:
     runtime = NodeRuntime(
         given.name,
         given.parent,
@@ -49,6 +52,7 @@ async def _run(given: Configuration, handshakes: Handshakes | None, status: bool
         address=given.advertise,
         credentials=given.credentials,
         archive=None if given.archive is None else Archive(given.name, given.archive),
+        limit=given.ingest_limit,
     )
     if handshakes is not None:
         handshakes.tell(runtime.exchange.refuse_connection)
@@ -72,7 +76,18 @@ async def _run(given: Configuration, handshakes: Handshakes | None, status: bool
         print(json.dumps(said), flush=True)
         tls = given.credentials is not None
         log.info("started", extra={**said, "parent": given.parent, "tls": tls})
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _turn, runtime, again)
         return await _until_ended(runtime, status)
+
+
+def _turn(runtime: NodeRuntime, again: Callable[[], Configuration]) -> None:
+    """Read the configuration again: another parent holds at once, all else when the node is started anew."""
+    try:
+        given = again()
+    except Invalid as error:
+        log.error("the configuration is not taken", extra={"problem": str(error)})
+        return
+    runtime.turn(given.parent, given.parent_address)
 
 
 async def _until_ended(runtime: NodeRuntime, status: bool) -> int:

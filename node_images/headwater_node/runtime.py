@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from headwater.durations import SECOND
 from headwater.machines.messages import Ack, Columns, Delivery, Message, Send
 from headwater.machines.node import NodeMachine, Settings
+from headwater.machines.sizes import rows
 from headwater.sources import SourceId
 from headwater_node.ahead import Ahead
 from headwater_node.archive import Archive
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
+from headwater_node.pace import Pace
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
 from headwater_wire import failpoints
@@ -28,6 +30,8 @@ from headwater_wire.offences import Offence
 log = logging.getLogger(__name__)
 # A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.
 PATIENCE = 10 * SECOND
+# How often is looked whether there is time for what waits, in seconds.
+PACED = 0.02
 
 
 class NodeRuntime:
@@ -46,9 +50,11 @@ class NodeRuntime:
         credentials: Credentials | None = None,
         address: str | None = None,
         archive: Archive | None = None,
+        limit: float | None = None,
     ) -> None:
         """`flush_interval` in seconds; events more than `future` microseconds ahead of the clock wait.
-        `address` is where others reach it, if that is not where it listens; `archive` takes what is read."""
+        `address` is where others reach it, if that is not where it listens; `archive` takes what is read;
+        more than `limit` items a second wait."""
         token = secrets.token_hex(8)
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
@@ -56,7 +62,9 @@ class NodeRuntime:
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
         self.ahead = Ahead(self.machine.settings.horizon)
         self.archive = archive
-        self.batches = self.repeated = 0
+        self.pace = None if limit is None else Pace(limit)
+        # Batches that were made, those that were said again, and rows of the first.
+        self.batches = self.repeated = self.rows = 0
         # When the parent last said something for this node, by the clock that never goes back.
         self.answered: int | None = None
         self.draining = False
@@ -66,6 +74,7 @@ class NodeRuntime:
         self._interval = flush_interval
         self._ready = False
         self._beat: asyncio.Task[None] | None = None
+        self._pacing: asyncio.Task[None] | None = None
 
     async def start(self, listen: str, parent: str) -> int:
         """Begin; gives the port that it listens on."""
@@ -75,6 +84,8 @@ class NodeRuntime:
         if self.archive is not None:
             self.archive.start()
         self._beat = asyncio.create_task(self._beats())
+        if self.pace is not None:
+            self._pacing = asyncio.create_task(self._paced(self.pace))
         return port
 
     # Messages
@@ -87,6 +98,15 @@ class NodeRuntime:
             return ()
         if sender == self.machine.parent:
             self.answered = now()
+        if (
+            self.pace is not None
+            and isinstance(message, Columns | Delivery)
+            and not self.pace.takes(sender, message, now())
+        ):
+            return ()
+        return self._stepped(sender, message)
+
+    def _stepped(self, sender: str, message: Message) -> Sequence[Send]:
         refused = self.machine.refusals.count
         if self.archive is not None and isinstance(message, Columns):
             self.archive.came(message, self.machine)
@@ -119,14 +139,23 @@ class NodeRuntime:
 
     def _made(self, sends: Sequence[Send]) -> None:
         """Count the batches among what is to be sent."""
-        if made := sum(isinstance(send.message, Delivery) for send in sends):
+        made = [send.message.partial for send in sends if isinstance(send.message, Delivery)]
+        if made:
             failpoints.reached("node.flushed")
-            self.batches += made
+            self.batches += len(made)
+            self.rows += sum(map(rows, made))
 
     def _halt(self, error: Exception) -> None:
         # The first reason is the one that counts.
         self.failed = self.failed or error
         self.halted.set()
+
+    async def _paced(self, pace: Pace) -> None:
+        """Take what had to wait, when there is time for it."""
+        while True:
+            while (found := pace.due(now())) is not None and not self.draining and self.failed is None:
+                self.exchange.send(self._stepped(*found))
+            await asyncio.sleep(PACED)
 
     # Time
 
@@ -224,6 +253,9 @@ class NodeRuntime:
             "sources": len(sources),
             "events": events,
             "counted": counted,
+            "items": self.machine.items,
+            "items_up": self.rows,
+            "waiting": 0 if self.pace is None else self.pace.waiting,
             "under_way": events - counted,
             "held_bytes": self.machine.held_bytes,
             "low": min(lows, default=None),
@@ -234,10 +266,19 @@ class NodeRuntime:
             "remade": self.machine.remade,
         }
 
+    def turn(self, parent: str, address: str) -> None:
+        """Send to another parent from now on, or to the same one elsewhere; what is not acknowledged is said
+        again there."""
+        if (parent, address) != (self.exchange.uplink.parent, self.exchange.uplink.address):
+            log.info("another parent", extra={"parent": parent, "address": address})
+            self.machine.parent = parent
+            self.exchange.connect(address, parent, self.machine.settings.root)
+
     async def stop(self) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
-            await asyncio.gather(self._beat, return_exceptions=True)
-            if self.archive is not None:
-                await asyncio.to_thread(self.archive.close)
+        for task in (self._beat, self._pacing):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._beat is not None and self.archive is not None:
+            await asyncio.to_thread(self.archive.close)
         await self.exchange.close()

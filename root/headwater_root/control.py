@@ -21,7 +21,7 @@ from headwater.machines.root import RootMachine
 from headwater.progress import Source
 from headwater.queries import Query
 from headwater.rows import TS_MAX, TS_MIN
-from headwater.sources import SourceId
+from headwater.sources import NAME_LIMIT, SourceId
 from headwater.topology import Functions, queries_of, query_document, query_of
 from headwater.windows import Punctuation, Session, is_count
 from headwater_root.delivery import Deliveries
@@ -36,6 +36,8 @@ ACTIVE_LIMIT = 4_096
 # Of the queries of all changes together.
 CHANGES_BYTES = 1 << 20
 PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
+# How many sources are assigned by one request.
+ASSIGNMENTS_LIMIT = 4_096
 QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
 NODES_LIMIT = 1_000
 
@@ -115,6 +117,9 @@ class Control(control_pb2_grpc.ControlServicer):
 
     async def Release(self, request: pb.ReleaseRequest, context: Any) -> pb.ReleaseReply:  # noqa: N802
         return await self._answered(context, self._release, request, changes=True)
+
+    async def Assign(self, request: pb.AssignRequest, context: Any) -> pb.AssignReply:  # noqa: N802
+        return await self._answered(context, self._assign, request, changes=True)
 
     async def _answered(
         self, context: Any, answer: Callable[[Request], Reply], request: Request, *, changes: bool = False
@@ -376,6 +381,28 @@ class Control(control_pb2_grpc.ControlServicer):
         source = self._known(tree_pb2.Named(name=request.name), "the source cannot be released")
         released = self._machine.release(request.name)
         return pb.ReleaseReply(released=released, source=_named(source.name), counted_to=source.position)
+
+    def _assign(self, request: pb.AssignRequest) -> pb.AssignReply:
+        what, members = "the sources cannot be assigned", self._machine.members
+        if not 1 <= len(request.assignments) <= ASSIGNMENTS_LIMIT:
+            said = f"has {len(request.assignments)} entries"
+            raise Invalid(what, [Problem("assignments", said, f"send 1 to {ASSIGNMENTS_LIMIT}")])
+        problems = []
+        for place, each in enumerate(request.assignments):
+            if not 1 <= len(each.source.encode()) <= NAME_LIMIT or not each.source.isprintable():
+                said, remedy = f"is {_cut(each.source)!r}", f"give a name of 1 to {NAME_LIMIT} bytes"
+                problems.append(Problem(f"assignments[{place}].source", said, remedy))
+            member = members.nodes.get(each.child)
+            if member is None or not member.child or not member.live:
+                said = f"{_cut(each.child)!r} is no child that takes part"
+                field = f"assignments[{place}].child"
+                problems.append(Problem(field, said, "see the nodes with headwater status"))
+        if problems:
+            raise Invalid(what, problems)
+        asked = {each.source: each.child for each in request.assignments}
+        moved = sum(members.assigned(source) != child for source, child in asked.items())
+        self._send(self._machine.assign(asked))
+        return pb.AssignReply(moved=moved)
 
     def _known(self, asked: tree_pb2.Named, what: str) -> Source:
         sources = self._machine.engine.sources

@@ -387,6 +387,7 @@ class RootRuntime:
             "position": self.machine.position,
             "watermark": engine.watermark,
             "sources": len(accounts),
+            "items": self.machine.items,
             "accepted": sum(account.accepted for account in accounts),
             "counted": sum(account.counted for account in accounts),
             "heartbeats": sum(account.heartbeats for account in accounts),

@@ -30,7 +30,7 @@ from headwater.machines.recent import Recent
 from headwater.machines.refusals import Refusals
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
-from headwater.machines.sizes import of_columns, of_partial
+from headwater.machines.sizes import of_columns, of_partial, rows
 from headwater.machines.upwards import Upwards
 from headwater.machines.waiting import Waiting
 from headwater.sources import SourceId
@@ -52,7 +52,8 @@ class Below:
         child: bool,
     ) -> None:
         # How many records were read.
-        self.read = 0
+        # Records that were read, and rows that were merged.
+        self.read = self.merged = 0
         self.refusals = Refusals()
         self.keys = Keys(settings.memory)
         self._holding, self._room, self._upwards = holding, room, upwards
@@ -232,6 +233,7 @@ class Below:
             else:
                 out.add(sender, self._resync(lane, message.stream, message.id, names, partial.version))
         else:
+            self.merged += rows(partial)
             out.add(sender, Ack(message.stream, message.id))
             self._make_in_time(now, out)
 

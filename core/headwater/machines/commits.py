@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from headwater.machines.messages import Ack, Delivery, Outbox
 from headwater.machines.records import Body, Journal, Merged, Record
+from headwater.machines.sizes import rows
 from headwater.machines.state import State
 from headwater.results import Results
 
@@ -20,6 +21,8 @@ class Commits:
         # Results of records that are not durable yet.
         self._made: list[tuple[int, Results]] = []
         self._failed: Exception | None = None
+        # Rows of the batches that were taken.
+        self.items = 0
 
     @property
     def pending(self) -> int:
@@ -39,6 +42,7 @@ class Commits:
     def add(self, sender: str, message: Delivery) -> None:
         """A batch that fits."""
         self._pending.append((sender, message))
+        self.items += rows(message.partial)
         vector = message.partial.vector
         self._state.lanes[message.lane].ahead.update({name: span.high for name, span in vector.items()})
 

@@ -180,6 +180,11 @@ class NodeMachine:
         return self._below.read
 
     @property
+    def items(self) -> int:
+        """How many items it has taken: records of a child, rows of a node above."""
+        return self._below.read + self._below.merged
+
+    @property
     def refusals(self) -> Refusals:
         """Batches that no sound node makes."""
         return self._below.refusals

@@ -292,6 +292,11 @@ class RootMachine:
         return out.sends
 
     @property
+    def items(self) -> int:
+        """How many rows it has taken since it began."""
+        return self._commits.items
+
+    @property
     def waits(self) -> bool:
         """Whether there are batches to be committed."""
         return bool(self._commits.pending)

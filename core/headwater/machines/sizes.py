@@ -50,6 +50,18 @@ def of_partial(partial: Partial) -> int:
     return total
 
 
+def rows(partial: Partial) -> int:
+    """Rows of states, and events that are forwarded as they are: what a node above has to take."""
+    total = sum(map(len, partial.events))
+    for part in partial.parts.values():
+        if isinstance(part, SlicedPart):
+            for chosen in part.selections.values():
+                total += len(chosen.start) + (0 if chosen.fragments is None else len(chosen.fragments))
+        else:
+            total += len(part.cells.code)
+    return total
+
+
 def of_gathered(engine: Node, records: int) -> int:
     """What an engine has gathered from records that were read since its last flush; never much less than
     the batch that it makes of them."""

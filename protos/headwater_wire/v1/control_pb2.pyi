@@ -318,6 +318,26 @@ class ReleaseRequest(_message.Message):
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
+class Assignment(_message.Message):
+    __slots__ = ("source", "child")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    child: str
+    def __init__(self, source: _Optional[str] = ..., child: _Optional[str] = ...) -> None: ...
+
+class AssignRequest(_message.Message):
+    __slots__ = ("assignments",)
+    ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
+    assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
+    def __init__(self, assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ...) -> None: ...
+
+class AssignReply(_message.Message):
+    __slots__ = ("moved",)
+    MOVED_FIELD_NUMBER: _ClassVar[int]
+    moved: int
+    def __init__(self, moved: _Optional[int] = ...) -> None: ...
+
 class ReleaseReply(_message.Message):
     __slots__ = ("released", "source", "counted_to")
     RELEASED_FIELD_NUMBER: _ClassVar[int]

@@ -73,6 +73,11 @@ class ControlStub:
                 request_serializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.SerializeToString,
                 response_deserializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.FromString,
                 _registered_method=True)
+        self.Assign = channel.unary_unary(
+                '/headwater.v1.Control/Assign',
+                request_serializer=headwater__wire_dot_v1_dot_control__pb2.AssignRequest.SerializeToString,
+                response_deserializer=headwater__wire_dot_v1_dot_control__pb2.AssignReply.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -130,6 +135,14 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Assign(self, request, context):
+        """Says which child is to read sources. Each turns there as soon as it hears of it, and nothing of it is lost or
+        counted twice; one that cannot reach that child goes back to where it began.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -167,6 +180,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Release,
                     request_deserializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.FromString,
                     response_serializer=headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.SerializeToString,
+            ),
+            'Assign': grpc.unary_unary_rpc_method_handler(
+                    servicer.Assign,
+                    request_deserializer=headwater__wire_dot_v1_dot_control__pb2.AssignRequest.FromString,
+                    response_serializer=headwater__wire_dot_v1_dot_control__pb2.AssignReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -362,6 +380,33 @@ class Control:
             '/headwater.v1.Control/Release',
             headwater__wire_dot_v1_dot_control__pb2.ReleaseRequest.SerializeToString,
             headwater__wire_dot_v1_dot_control__pb2.ReleaseReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Assign(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/headwater.v1.Control/Assign',
+            headwater__wire_dot_v1_dot_control__pb2.AssignRequest.SerializeToString,
+            headwater__wire_dot_v1_dot_control__pb2.AssignReply.FromString,
             options,
             channel_credentials,
             insecure,
