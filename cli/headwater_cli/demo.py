@@ -16,7 +16,7 @@ DOCUMENT: dict[str, Any] = {
             {"class": "machine", "site": "hall-2", "expected": 4, "rate": 100, "lateness": "500ms"},
         ],
         "startTimeout": "10s",
-        "node": {"ingestLimit": 1_000},
+        "node": {"ingestLimit": 500},
         "queries": [
             {
                 "id": "temp-avg",

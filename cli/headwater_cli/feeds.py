@@ -27,9 +27,10 @@ class Feed(Protocol):
     def parts(self) -> Iterator[Events]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Generated:
-    """A sensor for some seconds: a part a second, then the heartbeat behind everything."""
+    """A sensor for some seconds: a part a second, then the heartbeat behind everything. It may be ended
+    before its time, while its parts are given."""
 
     sensor: Sensor
     seconds: int
@@ -47,9 +48,11 @@ class Generated:
         return self.sensor.lateness
 
     def parts(self) -> Iterator[Events]:
-        for second in self.sensor.seconds(self.seconds):
+        for number, second in enumerate(self.sensor.seconds(self.seconds), start=1):
             yield events_of(second)
-        yield beat(last_beat(self.seconds))
+            if number >= self.seconds:
+                break
+        yield beat(last_beat(self.sensor.begin + self.seconds))
 
 
 @dataclass(slots=True)

@@ -37,6 +37,8 @@ class Sensor:
     seed: int
     # How many events it sends at most; None: as many as there is time for.
     limit: int | None = None
+    # The second of the run with which it begins.
+    begin: int = 0
 
     def until(self, second: int) -> int:
         """How many events it has sent when so many seconds are over."""
@@ -56,7 +58,7 @@ class Sensor:
             columns = Columns([], [], [], [])
             every = max(len(times) // MARKS_A_SECOND, 1)
             for place, offset in enumerate(times):
-                ts = START + second * SECOND + offset
+                ts = START + (self.begin + second) * SECOND + offset
                 chance = rng.random()
                 if chance < 0.002:
                     ts -= self.lateness + rng.randrange(SECOND)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwater.errors import HeadwaterError, Invalid, Problem
-from headwater_cli import demo, manifests, screen
+from headwater_cli import demo, manifests, scales, screen
 from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
@@ -30,7 +30,16 @@ WIDTH = 110
 MOST_NODES, MOST_LAYERS = 64, 8
 
 
-def _widths(context: click.Context, parameter: click.Parameter, given: str) -> list[int]:
+def _phases(context: click.Context, parameter: click.Parameter, given: str | None) -> list[scales.Phase]:
+    try:
+        return [] if given is None else scales.read(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _widths(context: click.Context, parameter: click.Parameter, given: str | None) -> list[int] | None:
+    if given is None:
+        return None
     try:
         found = [int(width) for width in given.split(",") if width]
     except ValueError:
@@ -54,14 +63,26 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
 @click.command()
 @click.argument("topology", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--children", default=2, show_default=True, type=click.IntRange(1, MOST_NODES), help="How many children."
+    "--children",
+    type=click.IntRange(1, MOST_NODES),
+    help="How many children.  [default: as planned, or 2 where spec.node says nothing]",
 )
 @click.option(
     "--layers",
-    default="1",
-    show_default=True,
     callback=_widths,
-    help="Widths of the intermediate layers, from the children up, such as 3,1; empty for none.",
+    help="Widths of the intermediate layers, from the children up, such as 3,1; empty for none.  "
+    "[default: as planned, or 1]",
+)
+@click.option(
+    "--scale",
+    metavar="N:TIME,...",
+    callback=_phases,
+    help="So many sources for so long, then so many others: 200:30s,1000:30s,300:30s.",
+)
+@click.option(
+    "--limit-nodes",
+    is_flag=True,
+    help="Hold every node and the root to spec.node.ingestLimit, to see what an overrun does.",
 )
 @click.option(
     "--seconds",
@@ -96,8 +117,10 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
 )
 def run(
     topology: Path | None,
-    children: int,
-    layers: list[int],
+    children: int | None,
+    layers: list[int] | None,
+    scale: list[scales.Phase],
+    limit_nodes: bool,
     seconds: int | None,
     events: int | None,
     source: str | None,
@@ -126,6 +149,10 @@ def run(
         raise click.UsageError("--seconds and --events stand beside each other; give one of them")
     if source is not None and (seconds is not None or events is not None):
         raise click.UsageError("an --input ends by itself; drop --seconds and --events")
+    if scale and (source is not None or seconds is not None or events is not None):
+        raise click.UsageError("--scale says who sends for how long; drop --seconds, --events and --input")
+    if scale and (children is not None or layers is not None):
+        raise click.UsageError("--scale plans the tree anew; drop --children and --layers")
     if source is None and (format is not None or columns or skip_bad):
         raise click.UsageError("--format, --columns and --skip-bad say how to read an --input; give one")
     screen.quiet()
@@ -138,7 +165,23 @@ def run(
         piped = None
         if source is not None:
             piped = Piped(source, format, columns, found, keep=verify, skip_bad=skip_bad)
-        work = Run(found, document, children, layers, seconds or 10, events, piped, engine)
+        if (limit_nodes or scale) and found.node is None:
+            remedy = "give it (headwater bench node measures it), or drop --limit-nodes and --scale"
+            missing = Problem("spec.node.ingestLimit", "is missing", remedy)
+            raise Invalid("nobody knows what a node takes", [missing])
+        work = Run(
+            found,
+            document,
+            children,
+            layers,
+            seconds or 10,
+            events,
+            piped,
+            engine,
+            scale=scale,
+            limited=limit_nodes,
+        )
+        _check_size(work)
     except (manifests.BadManifest, HeadwaterError, OSError) as error:
         _fail(summary, _sentence(error), as_lines)
     console = Console(stderr=as_lines)
@@ -172,6 +215,19 @@ def run(
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+def _check_size(work: Run) -> None:
+    widths = work.first.widths
+    if max(widths) > MOST_NODES or len(widths) > MOST_LAYERS + 2:
+        shown = " ".join(map(str, widths))
+        problem = Problem(
+            "spec.node.ingestLimit",
+            f"asks for a tree of {shown}, which is too much for processes of one machine",
+            f"raise it, or give --children and --layers, at most {MOST_NODES} nodes in {MOST_LAYERS} layers",
+        )
+        work.clean()
+        raise Invalid("the tree cannot be run here", [problem])
 
 
 def _check_engine(engine: str) -> None:

@@ -26,6 +26,8 @@ class Row:
     events_out: float | None
     bytes_up: float | None
     lag: int | None
+    # Of the node that has the least, as a share of its limit.
+    headroom: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class Picture:
 
     def _layers(self) -> Table:
         table = Table(title=f"headwater: {self.topology}", title_justify="left")
-        for column in ("layer", "nodes", "events/s in", "events/s out", "bytes/s up", "lag"):
+        columns = ["layer", "nodes", "events/s in", "events/s out", "bytes/s up", "lag"]
+        planned = any(row.headroom is not None for row in self.rows)
+        for column in [*columns, "headroom"] if planned else columns:
             table.add_column(column, justify="left" if column == "layer" else "right")
         for row in self.rows:
             table.add_row(
@@ -59,6 +63,7 @@ class Picture:
                 "" if row.events_out is None else f"{row.events_out:,.0f}",
                 "" if row.bytes_up is None else size(row.bytes_up),
                 "" if row.lag is None else seconds(row.lag),
+                *([_left(row.headroom)] if planned else []),
             )
         return table
 
@@ -74,3 +79,9 @@ class Picture:
         yield Text(line)
         if self.page is not None:
             yield Text(f"Spark: {self.page}")
+
+
+def _left(headroom: float | None) -> Text:
+    if headroom is None:
+        return Text("")
+    return Text(f"{headroom:.0%}", style="bold red" if headroom < 0 else "")

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -86,6 +87,11 @@ class Process:
     @property
     def ended(self) -> int | None:
         return None if self._running is None else self._running.returncode
+
+    def hang_up(self) -> None:
+        """Have it read its configuration again."""
+        if self._running is not None and self._running.returncode is None:
+            self._running.send_signal(signal.SIGHUP)
 
     async def stop(self) -> int | None:
         """Ask it to end, wait, and make it if it does not."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from math import inf
+from dataclasses import replace
+from functools import partial
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -19,21 +20,27 @@ from rich.live import Live
 from rich.text import Text
 
 from headwater.events import Batch
+from headwater.planning.assignment import Move
+from headwater.planning.trees import fixed_tree
 from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.topology import Topology
-from headwater_cli import runs
+from headwater_cli import generator, headroom, runs, scales
 from headwater_cli.ahead import Ahead
 from headwater_cli.client import At, connected
 from headwater_cli.feeds import Cut, Feed, Generated, beat
-from headwater_cli.generator import AFTER, SECOND, limited, needed, sensors
+from headwater_cli.generator import AFTER, SECOND, Sensor, needed, sensors
+from headwater_cli.headroom import Headroom
 from headwater_cli.latency import Latency
+from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
 from headwater_cli.picture import Picture, Row
 from headwater_cli.piped import UNNAMED, VERIFIABLE, Piped, expecting
+from headwater_cli.planner import Planner, limits_of
 from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
 from headwater_cli.results import Results
+from headwater_cli.scales import Phase
 from headwater_cli.summary import Layer, Summary
 from headwater_cli.tally import Tally
 from headwater_cli.verify import differing
@@ -45,6 +52,8 @@ from headwater_source.origin import directory_name
 PATIENCE = 120.0
 # How often is looked whether a source is still taken, in seconds.
 LOOK = 0.1
+# From how many sources on that is looked at less often; and how many of them begin at once.
+MANY, TOGETHER = 100, 50
 # So many sources the root is asked about: all that there are.
 EVERY = 1_000_000_000
 # How many windows of those that come at once are printed.
@@ -53,6 +62,11 @@ ECHOED = 3
 TELL = 5.0
 # How long sinks may take for what they lack at the end, in seconds.
 SINKS_PATIENCE = 60.0
+# Where neither a plan nor anybody says how many there are: children, and widths of the layers above them.
+CHILDREN, LAYERS = 2, (1,)
+# How often is looked whether the plan holds, in seconds; from when on what nodes send is known; and how long
+# those below a node that ends have to turn elsewhere, at least and at most.
+REPLANNED, SETTLED, TURNING, LEAVING = 1.0, 5.0, 1.0, 30.0
 Echo = Callable[[str], None]
 
 
@@ -63,40 +77,70 @@ class Run:
         self,
         topology: Topology,
         document: dict[str, Any],
-        children: int,
-        layers: Sequence[int],
+        children: int | None,
+        layers: Sequence[int] | None,
         seconds: int,
         events: int | None = None,
         piped: Piped | None = None,
         engine: str | None = None,
+        *,
+        scale: Sequence[Phase] = (),
+        limited: bool = False,
     ) -> None:
-        """`events` in all, if given; the seconds follow from them then. `piped` are sources that are read
+        """Without `children` and `layers` the tree is planned, if the topology says what a node takes.
+        `events` in all, if given; the seconds follow from them then. `piped` are sources that are read
         from somewhere, instead of generated ones. `engine` is what the root is, if not as the topology says.
-        """
+        `scale` are numbers of sources, one after the other; `limited` holds nodes to what they are said to
+        take."""
+        self._everyone: list[Sensor] = []
         if piped is not None:
             topology, document = expecting(topology, document, piped.expected)
+        elif scale:
+            most = max(phase.sources for phase in scale)
+            self._everyone = sensors(scales.expecting(topology, document, most)[0])
+            topology, document = scales.expecting(topology, document, scale[0].sources)
+            seconds = sum(phase.seconds for phase in scale)
         self.topology, self.document, self.seconds = topology, document, seconds
+        self._scale = list(scale)
         self._spark = (engine or topology.root.engine) == "spark"
-        self.children, self.layers = children, list(layers)
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
-        self.processes: list[Process] = []
         self.piped = piped
         self.feeds: list[Feed] = []
         if piped is None:
-            found = sensors(topology)
+            found = self._everyone[: scale[0].sources] if scale else sensors(topology)
             if events is not None:
-                found = limited(found, events)
+                found = generator.limited(found, events)
                 self.seconds = needed(found)
             self.feeds = [Generated(sensor, self.seconds) for sensor in found]
+        node = topology.node
+        self.planner: Planner | None = None
+        if children is None and layers is None and node is not None:
+            self.planner = Planner(topology, node)
+            # A pipe has no rates of its own: those of the manifest hold.
+            given = {feed.name: feed.sensor.rate for feed in self._generated} or _expected(topology)
+            self.first = self.planner.replan(0, given).tree
+        else:
+            widths = [children or CHILDREN, *(LAYERS if layers is None else layers), 1]
+            self.first = fixed_tree(widths, [feed.name for feed in self.feeds])
+        limits = None if node is None else limits_of(topology, node)
+        self.headroom = None if limits is None else Headroom(*limits)
+        held = limits if limited else None
+        self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
+        self._feeding: set[asyncio.Task[None]] = set()
+        # Feeds that go on, by name, and when the first of them began.
+        self._going: dict[str, Generated] = {}
+        self._begun = 0.0
         self.clients: list[SourceClient] = []
         self.tally = Tally()
         # The sources of which the root takes nothing more, and what it has told them.
         self.fenced: dict[str, str] = {}
         self.summary = Summary(topology.name, len(self.feeds))
-        # The layers of nodes, from the children up.
-        self._tree: list[Nodes] = []
         # What the sources have handed over: their largest times, how fast, and since when.
         self._largest: dict[str, int] = {}
+        # Sources that are generated and not gone for good.
+        self._open: set[str] = set()
+        # Of each source that is generated, how many parts it was given.
+        self._given: dict[str, int] = {}
         self._sending = Rates()
         waited_for = len(self.feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
@@ -114,20 +158,23 @@ class Run:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         begin = monotonic()
         try:
-            leaves = await self._start()
-            self.summary.nodes = len(self.processes)
+            await self.local.start(self.first)
+            self.summary.nodes = len(self.local.processes)
+            self.summary.widths = [self.first.widths]
+            leaves = [self.local.process(name) for name in self.first.layers[0]]
             if self._spark:
                 await self._until_merging(begin, live, echo)
             with runs.announced(f"127.0.0.1:{self.root.port}", self.topology.name):
-                begin = monotonic()
-                feeding = [
-                    asyncio.create_task(self._feed(feed, leaves[n % len(leaves)]))
-                    for n, feed in enumerate(self.feeds)
-                ]
+                begin = self._begun = monotonic()
+                for feed in self._generated:
+                    self._go(feed, self.first.sources[feed.name])
                 if self.piped is not None:
-                    feeding.append(asyncio.create_task(self._pipe(self.piped, leaves)))
+                    self._feeding.add(asyncio.create_task(self._pipe(self.piped, leaves)))
+                elif self.planner is not None:
+                    tell = partial(_show, live=live, echo=echo)
+                    self._feeding.add(asyncio.create_task(self._keep_planned(self.planner, tell)))
                 try:
-                    await self._until_counted(feeding, live, echo if windows else None)
+                    await self._until_counted(live, echo if windows else None)
                 except asyncio.CancelledError:
                     # The tree is still there, or ends by the same signal.
                     with suppress(RuntimeError):
@@ -143,7 +190,7 @@ class Run:
             raise
         finally:
             ended = await self._stop()
-            if self.processes and self.root.last:
+            if self.local.processes and self.root.last:
                 self._results.look()
                 self._sum_up(ended)
         if verify:
@@ -166,67 +213,147 @@ class Run:
 
     # Processes
 
-    async def _start(self) -> Sequence[Process]:
-        """The root, layers from the top down, children last; gives the children."""
-        manifest = self.directory / "topology.json"
-        manifest.write_text(json.dumps(self.document))
-        program = ["headwater_spark", "--brief"] if self._spark else ["headwater_root"]
-        command = ["-m", *program, "--topology", str(manifest), "--directory", str(self.directory / "root")]
-        root = Process("root", [*command, "--status", "--keep-results"])
-        await self._begin(root)
-        above: Sequence[Process] = [root]
-        for number, width in enumerate([*reversed(self.layers), self.children]):
-            role = "child" if number == len(self.layers) else "intermediate"
-            layer = len(self.layers) + 1 - number
-            above = await _all(
-                [self._node(f"l{layer}-{n}", role, above[n % len(above)]) for n in range(width)]
-            )
-            self._tree.insert(0, Nodes("children" if role == "child" else f"layer {layer}", above))
-        return above
-
-    async def _node(self, name: str, role: str, parent: Process) -> Process:
-        given = {
-            "name": name,
-            "role": role,
-            "listen": "127.0.0.1:0",
-            "parent": parent.name,
-            "parent_address": f"127.0.0.1:{parent.port}",
-            "flush_interval": self.topology.flush_interval / SECOND,
-        }
-        if role == "child" and (archive := self.document["spec"].get("archive")):
-            given["archive"] = archive
-        path = self.directory / f"{name}.json"
-        path.write_text(json.dumps(given))
-        process = Process(name, ["-m", "headwater_node", "--config", str(path), "--status"])
-        await self._begin(process)
-        return process
-
-    async def _begin(self, process: Process) -> None:
-        self.processes.append(process)
-        await process.start()
-
     async def _stop(self) -> dict[str, int | None]:
         """End everything; gives the code of each process."""
         for close in self._closing:
             close()
+        for task in self._feeding:
+            task.cancel()
+        await asyncio.gather(*self._feeding, return_exceptions=True)
         for client in self.clients:
             await client.stop()
-        # From the edge to the root: what a node still holds, its parent takes.
-        return {process.name: await process.stop() for process in reversed(self.processes)}
+        return await self.local.stop()
+
+    # The plan
+
+    @property
+    def _generated(self) -> list[Generated]:
+        return [feed for feed in self.feeds if isinstance(feed, Generated)]
+
+    async def _keep_planned(self, planner: Planner, tell: Echo) -> None:
+        """Have the tree that the sources need, as the script and what is measured say."""
+        phases = self._scale or [Phase(len(self.feeds), self.seconds)]
+        for number, phase in enumerate(phases):
+            if number:
+                await self._resize(planner, phase.sources, tell)
+            until = monotonic() + phase.seconds
+            while monotonic() < until:
+                await asyncio.sleep(min(REPLANNED, max(until - monotonic(), 0)))
+                measured = headroom.reductions(self.local.layers())
+                await self._replan(planner, {}, tell, measured if monotonic() - self._begun > SETTLED else {})
+        for feed in self._going.values():
+            self._end(feed)
+
+    async def _resize(self, planner: Planner, count: int, tell: Echo) -> None:
+        """So many sources from now on: nodes come before those who need them, and go behind them."""
+        wanted = {sensor.name: sensor for sensor in self._everyone[:count]}
+        for name in [name for name in self._going if name not in wanted]:
+            self._end(self._going.pop(name))
+        fresh = {name: sensor for name, sensor in wanted.items() if name not in self._going}
+        await self._replan(planner, {name: sensor.rate for name, sensor in fresh.items()}, tell, {})
+        for number, (name, sensor) in enumerate(fresh.items()):
+            second = ceil(monotonic() - self._begun)
+            feed = Generated(replace(sensor, begin=second), self.seconds)
+            self.feeds.append(feed)
+            self.summary.sources = len(self.feeds)
+            self._go(feed, planner.tree.sources[name])
+            if number % TOGETHER == TOGETHER - 1:
+                await asyncio.sleep(LOOK)
+
+    async def _replan(
+        self, planner: Planner, fresh: Mapping[str, float], tell: Echo, measured: Mapping[int, float]
+    ) -> None:
+        rates = {name: feed.sensor.rate for name, feed in self._going.items()} | dict(fresh)
+        if not rates:
+            return
+        sends = {
+            process.name: process.rates.rate("items_up")
+            for nodes in self.local.layers()
+            for process in nodes.processes
+            if measured
+        }
+        step = planner.replan(int(monotonic() * SECOND), rates, sends, measured)
+        if planner.beyond is not None and not self.summary.beyond:
+            self.summary.beyond = str(planner.beyond.problems[0])
+            tell(f"nodes send more than a tree can be planned for: {self.summary.beyond}")
+        if not (step.begin or step.end or step.nodes or any(move.before for move in step.sources)):
+            self.local.tree = step.tree
+            return
+        tell(headroom.told(step, step.tree.widths))
+        self.summary.widths.append(step.tree.widths)
+        self.summary.moved += [move.item for move in step.sources if move.before is not None]
+        await self.local.begin(step.tree, step.begin)
+        for move in step.nodes:
+            self.local.turn(move.item, move.after)
+        await self._move([move for move in step.sources if move.before is not None])
+        if step.end:
+            await self._until_left(set(step.end))
+            await self.local.end(step.end)
+        self.summary.nodes = max(self.summary.nodes, len(self.local.processes))
+
+    async def _until_left(self, ending: set[str]) -> None:
+        """Until nobody sends to nodes that are to end: sources have turned elsewhere, or are counted to their
+        end. Nodes below them turn at once."""
+        until = monotonic() + LEAVING
+        await asyncio.sleep(TURNING)
+        while monotonic() < until:
+            left = [
+                client
+                for client in self.clients
+                if client.name in self._open and client.exchange.uplink.parent in ending
+            ]
+            if not left:
+                return
+            await asyncio.sleep(LOOK)
+
+    async def _move(self, moves: Sequence[Move]) -> None:
+        """One source of each child at a time: each move makes batches of its child anew."""
+        left = list(moves)
+        while left:
+            now: dict[str, Move] = {}
+            for move in left:
+                now.setdefault(move.before or "", move)
+            left = [move for move in left if move not in now.values()]
+            asked = {move.item: move.after for move in now.values()}
+            await asyncio.to_thread(self._assign, asked)
+            await asyncio.sleep(self.topology.flush_interval / SECOND)
+
+    def _assign(self, assignment: Mapping[str, str]) -> None:
+        try:
+            with connected(At(f"127.0.0.1:{self.root.port}")) as root:
+                root.assign(assignment)
+        except ClickException as error:
+            raise RuntimeError(error.message) from error
+
+    def _go(self, feed: Generated, child: str) -> None:
+        self._going[feed.name] = feed
+        self._feeding.add(asyncio.create_task(self._feed(feed, self.local.process(child))))
+
+    def _end(self, feed: Generated) -> None:
+        """A source ends with the second that it is in."""
+        feed.seconds = min(feed.seconds, self._given.get(feed.name, 0))
 
     # Sources
 
     async def _feed(self, feed: Feed, child: Process) -> None:
         source = self._source(feed, child)
+        self._open.add(feed.name)
         begin = monotonic()
         for number, part in enumerate(feed.parts(), start=1):
+            self._given[feed.name] = number
             # A second of events a second: what a sensor does.
             await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
+            if not len(part):
+                continue
             # Events that are generated have values: what has none is the heartbeat behind them.
             await self._give(feed, source, part, last=part.bare is not None)
             if feed.name in self.fenced:
                 return
-        await self._unless_fenced(source, source.flush())
+        await self._unless_fenced(source, self._flushed(source))
+        if self._scale and feed.name not in self._going:
+            # It is gone for good, and its child may go too.
+            await self._client(feed.name).stop()
+            self._open.discard(feed.name)
 
     async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
         """Events as fast as they come, and behind all of them a heartbeat of every source."""
@@ -252,7 +379,7 @@ class Run:
                 piped.sent(feed, last.part(slice(accepted)))
         for name, source in opened.items():
             if name not in self.fenced:
-                await self._unless_fenced(source, source.flush())
+                await self._unless_fenced(source, self._flushed(source))
 
     def _source(self, feed: Feed, child: Process) -> Source:
         source = Source(
@@ -288,6 +415,18 @@ class Run:
             self._latency.handed(feed.name, largest - feed.lateness, at)
         return accepted
 
+    async def _flushed(self, source: Source) -> None:
+        """As `source.flush`, but many of them look less often."""
+        while not source.done and source.fenced is None:
+            await asyncio.sleep(self._look)
+        if not source.done:
+            return
+        await source.flush()
+
+    @property
+    def _look(self) -> float:
+        return LOOK * max(1.0, len(self.clients) / MANY)
+
     async def _unless_fenced(self, source: Source, work: Coroutine[Any, Any, object]) -> None:
         """Do what waits for the root, as long as that takes anything of the source. Whatever becomes of its
         name later: for this run it is over, and the others go on."""
@@ -297,7 +436,7 @@ class Run:
                 if source.fenced is not None:
                     self.fenced[source.name] = source.fenced
                     break
-                await asyncio.wait({task}, timeout=LOOK)
+                await asyncio.wait({task}, timeout=self._look)
             else:
                 task.result()
         finally:
@@ -306,7 +445,10 @@ class Run:
             await asyncio.gather(task, return_exceptions=True)
         if source.name in self.fenced:
             self._latency.give_up(source.name, time())
-            await next(client for client in self.clients if client.name == source.name).stop()
+            await self._client(source.name).stop()
+
+    def _client(self, name: str) -> SourceClient:
+        return next(client for client in self.clients if client.name == name)
 
     def _ask_why(self) -> None:
         """What the root says of those who are fenced."""
@@ -332,16 +474,16 @@ class Run:
                 read[each.name] += each.position
         self.tally.read = read
 
-    async def _until_counted(
-        self, feeding: Sequence[asyncio.Task[None]], live: Live | None, echo: Echo | None
-    ) -> None:
-        waiting = set(feeding)
+    async def _until_counted(self, live: Live | None, echo: Echo | None) -> None:
         # How long a pipe goes on, nobody knows.
         until = inf if self.piped is not None else monotonic() + self.seconds + PATIENCE
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, timeout=0.2)
+        while self._feeding:
+            done, _ = await asyncio.wait(self._feeding, timeout=0.2)
+            self._feeding -= done
             for task in done:
                 task.result()
+            if self.headroom is not None:
+                self.headroom.look(self.local.processes)
             self._refuse_ended()
             if monotonic() > until:
                 raise RuntimeError("not everything was counted in time")
@@ -391,15 +533,15 @@ class Run:
             await asyncio.sleep(LOOK)
 
     def _refuse_ended(self) -> None:
-        for process in self.processes:
-            if process.ended is not None:
+        for process in self.local.processes:
+            if process.ended is not None and process.name not in self.local.ended:
                 raise RuntimeError(f"{process.name} ended with code {process.ended}")
 
     # What is shown
 
     @property
     def root(self) -> Process:
-        return self.processes[0]
+        return self.local.root
 
     @property
     def _raw(self) -> int:
@@ -423,10 +565,12 @@ class Run:
                 nodes.rate("counted", over),
                 nodes.rate("bytes_up", over),
                 _behind(reached, nodes.low),
+                self._left(nodes),
             )
-            for nodes in self._tree
+            for nodes in self.local.layers()
         ]
-        rows.append(Row("root", 1, root.rate("accepted", over), None, None, _behind(reached, watermark)))
+        accepted, lag = root.rate("accepted", over), _behind(reached, watermark)
+        rows.append(Row("root", 1, accepted, None, None, lag, self._left(root)))
         return Picture(
             self.topology.name,
             rows,
@@ -438,6 +582,12 @@ class Run:
             list(self._results.latest),
             self.root.last.get("ui"),
         )
+
+    def _left(self, nodes: Nodes) -> float | None:
+        """The least headroom of a layer."""
+        if self.headroom is None:
+            return None
+        return min((self.headroom.of(process) for process in nodes.processes), default=None)
 
     def _latencies(self) -> tuple[float, float] | None:
         """p50 and p99 in milliseconds."""
@@ -458,10 +608,16 @@ class Run:
         summary.layers = list(self._bytes())
         if found := self._latencies():
             summary.latency_p50_ms, summary.latency_p99_ms = found
+        if self.headroom is not None:
+            summary.headroom = {name: round(left, 3) for name, left in self.headroom.least.items()}
+            summary.overrun = {
+                name: [round(busy.rate, 1), busy.limit, busy.waiting]
+                for name, busy in self.headroom.overrun.items()
+            }
         summary.failed = {name: code for name, code in ended.items() if code != 0}
 
     def _bytes(self) -> Iterable[Layer]:
-        for nodes in self._tree:
+        for nodes in self.local.layers():
             total = nodes.total("bytes_up")
             share = round(total / max(self._raw, 1), 4)
             yield Layer(nodes.layer, len(nodes.processes), total, share if self._raw else 0.0)
@@ -474,16 +630,9 @@ def _show(line: str, live: Live | None, echo: Echo | None) -> None:
         echo(line)
 
 
-async def _all(starting: Iterable[Coroutine[Any, Any, Process]]) -> list[Process]:
-    """All of them, or none goes on starting when one has failed: who stops them has to know of each."""
-    tasks = [asyncio.create_task(each) for each in starting]
-    try:
-        return await asyncio.gather(*tasks)
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
+def _expected(topology: Topology) -> dict[str, float]:
+    """Sources that are expected, with the rates that are."""
+    return {f"{each.name}-{n}": each.rate for each in topology.sources for n in range(each.expected)}
 
 
 def _behind(reached: int | None, low: int | None) -> int | None:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 # With the run its tree has ended: there is nobody left who could release the source.
+# How many nodes that were overrun are told of.
+OVERRUN = 8
 _REMEDY = "mend its events, or raise that bound in the topology where the keys are meant, and run it again"
 
 
@@ -49,6 +51,15 @@ class Summary:
     events_per_second: float = 0.0
     raw_bytes: int = 0
     layers: list[Layer] = field(default_factory=list)
+    # The widths that the tree has had, one after the other, and the sources that were moved meanwhile.
+    widths: list[list[int]] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    # By node: the least share of its limit that it had left; of those that had more to take than that, the
+    # most items a second, the limit, and how many messages had to wait at once.
+    # Why no tree can be planned for what nodes do send, if so.
+    beyond: str = ""
+    headroom: dict[str, float] = field(default_factory=dict)
+    overrun: dict[str, list[float]] = field(default_factory=dict)
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     # By source: why it is in quarantine; of others of which the root took nothing more, what it told them.
@@ -110,6 +121,15 @@ def _lines(summary: Summary) -> Iterator[str]:
     )
     layers = (f"{each.layer} {size(each.bytes_up)} ({each.of_raw:.1%})" for each in summary.layers)
     yield ", ".join([f"bytes up: sources {size(summary.raw_bytes)} (raw)", *layers])
+    if len(summary.widths) > 1:
+        shown = " -> ".join(" ".join(map(str, widths)) for widths in summary.widths)
+        yield f"the tree: {shown}; {len(summary.moved):,} sources were moved"
+    if summary.headroom:
+        name, least = min(summary.headroom.items(), key=lambda found: found[1])
+        yield f"headroom: at least {least:.0%}, at {name}"
+    for name, (rate, limit, waiting) in list(summary.overrun.items())[:OVERRUN]:
+        wait = f"; {waiting:,} messages had to wait, and sources with them" if waiting else ""
+        yield f"{name} was overrun: {rate:,.0f} items/s for a limit of {limit:,g}{wait}"
     if summary.latency_p50_ms is not None:
         yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"
 

@@ -16,7 +16,6 @@ from headwater_node.ahead import Ahead
 from headwater_node.archive import Archive
 from headwater_node.configuration import FUTURE
 from headwater_node.future import Future
-from headwater_node.pace import Pace
 from headwater_node.storm import Storm
 from headwater_node.tally import Tally
 from headwater_wire import failpoints
@@ -26,6 +25,7 @@ from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
 from headwater_wire.offences import Offence
+from headwater_wire.pace import Pace
 
 log = logging.getLogger(__name__)
 # A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.

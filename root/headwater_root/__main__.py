@@ -77,6 +77,12 @@ def start(
         default=SNAPSHOT_MIB,
         help="MiB of records in the log behind which it begins anew with the root's state (%(default)g)",
     )
+    parser.add_argument(
+        "--ingest-limit",
+        metavar="ITEMS",
+        type=float,
+        help="rows a second that it takes at most, to see what an overrun does; more have to wait",
+    )
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
@@ -96,6 +102,10 @@ def start(
         if not 0 < arguments.snapshot_mib < math.inf:
             problem = Problem("--snapshot-mib", f"is {arguments.snapshot_mib}", "give MiB, such as 64")
             raise Invalid("the root cannot be started", [problem])
+        if arguments.ingest_limit is not None and not 0 < arguments.ingest_limit < math.inf:
+            said = f"is {arguments.ingest_limit}"
+            problem = Problem("--ingest-limit", said, "give rows a second, above 0")
+            raise Invalid("the root cannot be started", [problem])
         metrics = arguments.metrics or os.environ.get("HEADWATER_METRICS")
         return program.run(
             Path(arguments.topology),
@@ -108,6 +118,7 @@ def start(
             tls=tls,
             handshakes=watched,
             make=kind(arguments),
+            ingest_limit=arguments.ingest_limit,
         )
     except Invalid as error:
         log.error(logs.told("the root cannot be started", error))

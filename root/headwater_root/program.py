@@ -25,6 +25,7 @@ from headwater_wire.functions import Functions
 from headwater_wire.handshakes import Handshakes
 from headwater_wire.messages import Codec
 from headwater_wire.monitor import Monitor
+from headwater_wire.pace import Pace
 
 log = logging.getLogger(__name__)
 DONE = 0
@@ -45,6 +46,7 @@ def run(
     tls: Mapping[str, str | None],
     handshakes: Handshakes | None = None,
     make: Make = RootRuntime,
+    ingest_limit: float | None = None,
 ) -> int:
     """Run until a signal comes; gives the exit code, and raises if it cannot start or go on. `make` is the
     kind of root."""
@@ -63,6 +65,7 @@ def run(
         status=status,
         keep_results=keep_results,
         snapshot_bytes=snapshot_bytes,
+        ingest_limit=ingest_limit,
     )
     return asyncio.run(program.run(listen, metrics))
 
@@ -112,11 +115,12 @@ class _Program:
         status: bool,
         keep_results: bool,
         snapshot_bytes: int,
+        ingest_limit: float | None,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
         self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
         self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
-        self._make = make
+        self._make, self._ingest_limit = make, ingest_limit
         self._runtime: RootRuntime | None = None
 
     def _unready(self) -> str | None:
@@ -128,7 +132,7 @@ class _Program:
     def _open(self) -> RootRuntime:
         # Whoever reads the status shows results in their own way.
         asked = self._topology.root.sinks
-        return self._make(
+        runtime = self._make(
             self._topology.queries,
             self._directory,
             Settings(
@@ -144,6 +148,9 @@ class _Program:
             keep_results=self._keep_results,
             segment_bytes=self._snapshot_bytes,
         )
+        if self._ingest_limit is not None:
+            runtime.pace = Pace(self._ingest_limit)
+        return runtime
 
     async def run(self, listen: str, metrics: str | None) -> int:
         async with AsyncExitStack() as stack:

@@ -45,12 +45,15 @@ from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
 from headwater_wire.offences import Offence
+from headwater_wire.pace import Pace
 
 log = logging.getLogger(__name__)
 
 
 # How long batches wait for others, so that one fsync makes all of them durable.
 GROUP_SECONDS = 0.002
+# How often is looked whether there is time for what waits, in seconds.
+PACED = 0.02
 # How often it is looked what time alone brings about, in seconds.
 BEAT = 0.02
 # How many bytes of records lie behind a snapshot before there is another one.
@@ -114,6 +117,9 @@ class RootRuntime:
 
     # What makes the windows.
     _engine: type[Root] = Root
+    # A limit on the rows that it takes, if it has one.
+    pace: Pace | None = None
+    _pacing: asyncio.TimerHandle | None = None
 
     def __init__(
         self,
@@ -297,6 +303,26 @@ class RootRuntime:
     def _take(self, sender: str, message: Message) -> Sequence[Send]:
         if self.failed is not None or (self.full and isinstance(message, Delivery)):
             return ()
+        if isinstance(message, Delivery) and self.pace is not None:
+            pace = self.pace
+            if not pace.takes(sender, message, now()):
+                self._await_time(pace)
+                return ()
+        return self._stepped(sender, message)
+
+    def _await_time(self, pace: Pace) -> None:
+        if self._pacing is None:
+            self._pacing = asyncio.get_running_loop().call_later(PACED, self._paced, pace)
+
+    def _paced(self, pace: Pace) -> None:
+        """Take what had to wait, when there is time for it."""
+        self._pacing = None
+        while self.failed is None and not self.full and (found := pace.due(now())) is not None:
+            self.exchange.send(self._stepped(*found))
+        if pace.waiting:
+            self._await_time(pace)
+
+    def _stepped(self, sender: str, message: Message) -> Sequence[Send]:
         refused = self.machine.refusals.count
         try:
             sends = self.machine.step(sender, message, now())
@@ -388,6 +414,7 @@ class RootRuntime:
             "watermark": engine.watermark,
             "sources": len(accounts),
             "items": self.machine.items,
+            "waiting": 0 if self.pace is None else self.pace.waiting,
             "accepted": sum(account.accepted for account in accounts),
             "counted": sum(account.counted for account in accounts),
             "heartbeats": sum(account.heartbeats for account in accounts),
@@ -404,8 +431,9 @@ class RootRuntime:
 
     async def settle(self) -> None:
         """Take no more, and put out the windows of what was taken."""
-        if self._committing is not None:
-            self._committing.cancel()
+        for timer in (self._committing, self._pacing):
+            if timer is not None:
+                timer.cancel()
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.gather(self._beat, return_exceptions=True)

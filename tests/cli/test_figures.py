@@ -128,7 +128,7 @@ def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others()
     done, going = Sensor("done", "", 10, 0, 1), Sensor("going", "", 10, 0, 2)
     # Of a process that does not listen: what is sent stays in the spools.
     child, root = Process("child", [], port=1), Process("root", [])
-    run.processes = [root]
+    run.local.processes = [root]
 
     async def interrupted() -> None:
         feeding = [

@@ -53,7 +53,7 @@ def next_tree(
 ) -> Step:
     """A tree of at least these widths, root included, that moves as little as can be.
 
-    `rates` are of the sources that are there, `sends` of nodes as far as they are known; each node takes
+    `rates` are of the sources that are there, `sends` of nodes as far as they were measured; each node takes
     `capacity`. A layer is wider than asked for where that spares moves, or where nothing else fits.
     """
     # A plan of one layer is one child under the root.
@@ -81,7 +81,14 @@ def next_tree(
             parents.update(found)
         else:
             sources = found
-        items = {name: sends.get(name, 0) for name in names}
+        into: dict[str, list[int]] = {name: [] for name in names}
+        for item, node in found.items():
+            into[node].append(items[item])
+        # Where nothing was measured: half of what a child takes, and of what a node takes the largest.
+        items = {
+            name: sends.get(name, max(taken, default=0) if place else sum(taken) // 2)
+            for name, taken in into.items()
+        }
         held = before.parents
     parents.update(dict.fromkeys(layers[-1], ROOT))
     tree = Tree(tuple(layers), sources, parents, tuple(named))
@@ -94,6 +101,22 @@ def next_tree(
         tuple(moves(before.sources, sources)),
         tuple(move for move in moves(before.parents, parents) if move.item in was),
     )
+
+
+def fixed_tree(widths: Sequence[int], sources: Sequence[str]) -> Tree:
+    """A tree of just these widths, root included, each one's items dealt out in turn."""
+    layers = [
+        tuple(name_of(number, place) for place in range(width))
+        for number, width in enumerate(widths[:-1] or [1], start=1)
+    ]
+    above = [*layers[1:], (ROOT,)]
+    parents = {
+        name: over[place % len(over)]
+        for layer, over in zip(layers, above, strict=True)
+        for place, name in enumerate(layer)
+    }
+    dealt = {name: layers[0][place % len(layers[0])] for place, name in enumerate(sources)}
+    return Tree(tuple(layers), dealt, parents, tuple(map(len, layers)))
 
 
 def name_of(layer: int, number: int) -> str:

@@ -1,0 +1,79 @@
+"""What keeps the plan of a run true: the tree that it should have by now, and what to do for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from headwater.errors import InvalidPlan
+from headwater.planning.amounts import at_least
+from headwater.planning.asked import within_of
+from headwater.planning.hysteresis import Hysteresis
+from headwater.planning.inventory import Inventory, Kind, alike, inventory_of
+from headwater.planning.plan import Demand, Plan, Within, plan
+from headwater.planning.trees import Step, Tree, next_tree
+from headwater.topology import NodeSpec, Topology
+
+
+class Planner:
+    """Plans of one run. Its nodes are alike, but for the root: classes are of other machines."""
+
+    def __init__(self, topology: Topology, node: NodeSpec) -> None:
+        self.limit, self.root_limit = limits_of(topology, node)
+        plain = alike(self.limit, node.margin)
+        root = (Kind("root", self.root_limit, 1),)
+        self._inventory = Inventory(plain.child, plain.intermediate, root, node.margin)
+        asked = within_of(topology)
+        self._within = Within(asked.min_width, asked.max_nodes)
+        self._hysteresis = Hysteresis(topology.limits.scale_down_after)
+        self.tree = Tree()
+        self.plan: Plan | None = None
+        self.beyond: InvalidPlan | None = None
+        self._reductions: dict[int, float] = {}
+
+    def replan(
+        self,
+        now: int,
+        rates: Mapping[str, float],
+        sends: Mapping[str, float] | None = None,
+        reductions: Mapping[int, float] | None = None,
+    ) -> Step:
+        """From the tree that there is to the one that these sources need, `now` in microseconds.
+
+        `rates` are items a second of each source, `sends` of nodes and `reductions` of layers, as measured;
+        what was measured of a layer holds until it is measured anew.
+        Where no tree takes what was measured, it is planned by the bound, and `beyond` says why. Raises
+        `InvalidPlan` if there is none either; then the tree stays as it is.
+        """
+        demands = _demands(rates)
+        self._reductions |= reductions or {}
+        self.beyond = None
+        try:
+            found = plan(demands, self._inventory, self._within, self._reductions)
+        except InvalidPlan as error:
+            if not self._reductions:
+                raise
+            self.beyond = error
+            found = plan(demands, self._inventory, self._within)
+        current = self.tree.widths if self.tree.layers else found.widths
+        widths = self._hysteresis.widths(now, found.widths, current)
+        step = next_tree(
+            self.tree,
+            widths,
+            {name: at_least(rate) for name, rate in rates.items()},
+            {name: at_least(rate) for name, rate in (sends or {}).items()},
+            self._inventory.capacity(self._inventory.child[0]),
+        )
+        self.tree, self.plan = step.tree, found
+        return step
+
+
+def limits_of(topology: Topology, node: NodeSpec) -> tuple[float, float]:
+    """What a node takes, and what the root does."""
+    return node.ingest_limit, inventory_of(node, topology.placement).root[0].limit
+
+
+def _demands(rates: Mapping[str, float]) -> list[Demand]:
+    """Sources that send as much are one class."""
+    counts = Counter(rates.values())
+    return [Demand(f"{rate:g} items/s", count, rate) for rate, count in counts.items()]
