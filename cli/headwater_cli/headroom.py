@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 
 from headwater.planning.trees import ROOT, Step
 from headwater_cli.nodes import Nodes
-from headwater_cli.processes import Process
+from headwater_cli.processes import STEADY, Process
 
 # Items a second below which nothing is concluded from what a layer sends.
 FEW = 20.0
 # A layer is taken to send at most so much for each item that it takes.
 MOST_SENT = 4.0
+# What Theorem 1 says of a child.
+BOUND = 0.5
 
 
 @dataclass(slots=True)
 class Busy:
-    """A node that took more than it may: the most that came to it in a second or two."""
+    """A node to which more came than it takes: how much it took at most, and what it may."""
 
     rate: float
     limit: float
@@ -34,29 +36,47 @@ class Headroom:
     least: dict[str, float] = field(default_factory=dict)
     overrun: dict[str, Busy] = field(default_factory=dict)
 
-    def look(self, processes: Iterable[Process]) -> None:
+    # Since when messages wait at a node.
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def look(self, processes: Iterable[Process], now: float) -> None:
+        """`now` in seconds of any clock."""
         for process in processes:
-            rate, waiting = process.rates.rate("items"), process.figure("waiting")
-            left = self.of(process)
-            self.least[process.name] = min(self.least.get(process.name, 1.0), left)
-            if waiting or left < 0:
-                known = self.overrun.setdefault(process.name, Busy(rate, self._limit(process)))
+            name, waiting = process.name, process.figure("waiting")
+            if waiting:
+                self._since.setdefault(name, now)
+            else:
+                self._since.pop(name, None)
+            if not process.steady.full:
+                continue
+            rate, left = process.steady.rate("items"), self.of(process)
+            self.least[name] = min(self.least.get(name, 1.0), left)
+            # A burst waits for a moment; what does not end is an overrun.
+            if left < 0 or now - self._since.get(name, now) > STEADY:
+                known = self.overrun.setdefault(name, Busy(rate, self._limit(process)))
                 known.rate, known.waiting = max(known.rate, rate), max(known.waiting, waiting)
 
     def of(self, process: Process) -> float:
-        return 1 - process.rates.rate("items") / self._limit(process)
+        return 1 - process.steady.rate("items") / self._limit(process)
 
     def _limit(self, process: Process) -> float:
         return self.root_limit if process.name == ROOT else self.limit
 
 
-def reductions(layers: Sequence[Nodes]) -> dict[int, float]:
-    """What each layer sends for each item that it takes, where enough comes to say."""
+def reductions(layers: Sequence[Nodes], margin: float) -> dict[int, float]:
+    """What each layer sends for each item that it takes, where enough comes to say.
+
+    More than Theorem 1 says is a reason to plan anew at the children alone, and beyond the margin: nodes
+    above them that do not merge more are not helped by others above them.
+    """
     found = {}
     for number, nodes in enumerate(layers, start=1):
-        taken, sent = nodes.rate("items", None), nodes.rate("items_up", None)
+        taken = sum(process.steady.rate("items") for process in nodes.processes)
+        sent = sum(process.steady.rate("items_up") for process in nodes.processes)
         if taken >= FEW and sent > 0:
-            found[number] = min(sent / taken, MOST_SENT)
+            ratio = min(sent / taken, MOST_SENT)
+            if ratio <= BOUND or (number == 1 and ratio > BOUND * (1 + margin)):
+                found[number] = ratio
     return found
 
 

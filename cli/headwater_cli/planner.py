@@ -20,6 +20,7 @@ class Planner:
 
     def __init__(self, topology: Topology, node: NodeSpec) -> None:
         self.limit, self.root_limit = limits_of(topology, node)
+        self.margin = node.margin
         plain = alike(self.limit, node.margin)
         root = (Kind("root", self.root_limit, 1),)
         self._inventory = Inventory(plain.child, plain.intermediate, root, node.margin)

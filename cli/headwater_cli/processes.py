@@ -18,6 +18,7 @@ from typing import Any
 from headwater_cli.rates import Rates
 
 PATIENCE = 150.0
+STEADY = 6.0
 _SETPRIV = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
@@ -47,6 +48,8 @@ class Process:
     port: int = 0
     last: dict[str, Any] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
+    # Over so long that a burst each second does not show.
+    steady: Rates = field(default_factory=lambda: Rates(STEADY))
     _running: asyncio.subprocess.Process | None = None
     _reading: asyncio.Task[None] | None = None
 
@@ -79,6 +82,7 @@ class Process:
         async for line in stream:
             self.last = json.loads(line)
             self.rates.take(monotonic(), self.last)
+            self.steady.take(monotonic(), self.last)
 
     def figure(self, name: str) -> int:
         """A figure as it was said last; 0 before that."""

@@ -13,13 +13,19 @@ RECENT = 2.0
 class Rates:
     """Figures that rise, as they were said from time to time."""
 
-    def __init__(self) -> None:
+    def __init__(self, recent: float = RECENT) -> None:
+        self._recent = recent
         self._said: deque[tuple[float, Mapping[str, Any]]] = deque()
 
     def take(self, at: float, figures: Mapping[str, Any]) -> None:
         self._said.append((at, figures))
-        while len(self._said) > 2 and self._said[1][0] <= at - RECENT:
+        while len(self._said) > 2 and self._said[1][0] <= at - self._recent:
             self._said.popleft()
+
+    @property
+    def full(self) -> bool:
+        """Whether as much time is known as a rate is taken over."""
+        return len(self._said) > 1 and self._said[-1][0] - self._said[0][0] >= self._recent - 1
 
     def rate(self, name: str) -> float:
         """How much a figure rises a second."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic, time
@@ -67,6 +68,8 @@ CHILDREN, LAYERS = 2, (1,)
 # How often is looked whether the plan holds, in seconds; from when on what nodes send is known; and how long
 # those below a node that ends have to turn elsewhere, at least and at most.
 REPLANNED, SETTLED, TURNING, LEAVING = 1.0, 5.0, 1.0, 30.0
+# How many times a second a source sends where nodes are held to a limit: at once, it would all have to wait.
+PIECES = 10
 Echo = Callable[[str], None]
 
 
@@ -126,6 +129,7 @@ class Run:
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
         self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
+        self._limited = limited
         self._feeding: set[asyncio.Task[None]] = set()
         # Feeds that go on, by name, and when the first of them began.
         self._going: dict[str, Generated] = {}
@@ -239,7 +243,7 @@ class Run:
             until = monotonic() + phase.seconds
             while monotonic() < until:
                 await asyncio.sleep(min(REPLANNED, max(until - monotonic(), 0)))
-                measured = headroom.reductions(self.local.layers())
+                measured = headroom.reductions(self.local.layers(), planner.margin)
                 await self._replan(planner, {}, tell, measured if monotonic() - self._begun > SETTLED else {})
         for feed in self._going.values():
             self._end(feed)
@@ -267,10 +271,10 @@ class Run:
         if not rates:
             return
         sends = {
-            process.name: process.rates.rate("items_up")
+            process.name: process.steady.rate("items_up")
             for nodes in self.local.layers()
             for process in nodes.processes
-            if measured
+            if measured and process.steady.full
         }
         step = planner.replan(int(monotonic() * SECOND), rates, sends, measured)
         if planner.beyond is not None and not self.summary.beyond:
@@ -343,10 +347,11 @@ class Run:
             self._given[feed.name] = number
             # A second of events a second: what a sensor does.
             await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
-            if not len(part):
-                continue
             # Events that are generated have values: what has none is the heartbeat behind them.
-            await self._give(feed, source, part, last=part.bare is not None)
+            last = part.bare is not None
+            for place, piece in enumerate(self._pieces(part)):
+                await asyncio.sleep(max(begin + number - 1 + place / PIECES - monotonic(), 0))
+                await self._give(feed, source, piece, last=last)
             if feed.name in self.fenced:
                 return
         await self._unless_fenced(source, self._flushed(source))
@@ -354,6 +359,13 @@ class Run:
             # It is gone for good, and its child may go too.
             await self._client(feed.name).stop()
             self._open.discard(feed.name)
+
+    def _pieces(self, part: Events) -> Iterable[Events]:
+        """What is sent at once: a second of events, or where nodes are held to a limit, as they come."""
+        if not self._limited:
+            return [part] if len(part) else []
+        edges = [len(part) * place // PIECES for place in range(PIECES + 1)]
+        return [part.part(slice(low, high)) for low, high in pairwise(edges) if low < high]
 
     async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
         """Events as fast as they come, and behind all of them a heartbeat of every source."""
@@ -424,6 +436,11 @@ class Run:
         await source.flush()
 
     @property
+    def _uncounted(self) -> int:
+        """How many events sources hold that the root has not counted."""
+        return max(self.tally.accepted - self.root.figure("accepted"), 0)
+
+    @property
     def _look(self) -> float:
         return LOOK * max(1.0, len(self.clients) / MANY)
 
@@ -483,7 +500,8 @@ class Run:
             for task in done:
                 task.result()
             if self.headroom is not None:
-                self.headroom.look(self.local.processes)
+                self.headroom.look(self.local.processes, monotonic())
+                self.summary.held_back = max(self.summary.held_back, self._uncounted)
             self._refuse_ended()
             if monotonic() > until:
                 raise RuntimeError("not everything was counted in time")

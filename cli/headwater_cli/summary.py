@@ -59,6 +59,8 @@ class Summary:
     # Why no tree can be planned for what nodes do send, if so.
     beyond: str = ""
     headroom: dict[str, float] = field(default_factory=dict)
+    # The most events that sources held because the root had not counted them.
+    held_back: int = 0
     overrun: dict[str, list[float]] = field(default_factory=dict)
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
@@ -128,8 +130,10 @@ def _lines(summary: Summary) -> Iterator[str]:
         name, least = min(summary.headroom.items(), key=lambda found: found[1])
         yield f"headroom: at least {least:.0%}, at {name}"
     for name, (rate, limit, waiting) in list(summary.overrun.items())[:OVERRUN]:
-        wait = f"; {waiting:,} messages had to wait, and sources with them" if waiting else ""
-        yield f"{name} was overrun: {rate:,.0f} items/s for a limit of {limit:,g}{wait}"
+        wait = f"; {waiting:,.0f} messages had to wait" if waiting else ""
+        yield f"{name} was overrun: it took {rate:,.0f} items/s, for a limit of {limit:,g}{wait}"
+    if summary.overrun:
+        yield f"sources were held back: up to {summary.held_back:,} events waited with them to be counted"
     if summary.latency_p50_ms is not None:
         yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"
 

@@ -11,6 +11,8 @@ from headwater.machines.sizes import rows
 Taken = Columns | Delivery
 # As many messages wait at most; whoever sent others says them again.
 WAITING = 256
+# How far it may be behind with what it could have taken, in microseconds.
+SLACK = SECOND // 10
 
 
 def items(message: Taken) -> int:
@@ -53,7 +55,8 @@ class Pace:
         return found
 
     def _take(self, message: Taken, now: int) -> None:
-        self._busy = max(self._busy, now) + int(items(message) * SECOND / self.limit)
+        # What it could have taken a moment ago it may take now: nobody looks all the time.
+        self._busy = max(self._busy, now - SLACK) + int(items(message) * SECOND / self.limit)
 
     @property
     def waiting(self) -> int:

@@ -86,7 +86,8 @@ def next_tree(
             into[node].append(items[item])
         # Where nothing was measured: half of what a child takes, and of what a node takes the largest.
         items = {
-            name: sends.get(name, max(taken, default=0) if place else sum(taken) // 2)
+            # Who sends more than any parent takes has one for itself.
+            name: min(sends.get(name, max(taken, default=0) if place else sum(taken) // 2), capacity)
             for name, taken in into.items()
         }
         held = before.parents
