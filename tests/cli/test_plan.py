@@ -47,7 +47,7 @@ def test_the_example_of_the_paper_for_people() -> None:
 
 def test_a_manifest_and_what_else_is_asked() -> None:
     factory = EXAMPLES / "factory.yaml"
-    assert "6 nodes in 3 layers: 3 2 1" in say(factory).stdout
+    assert "4 nodes in 2 layers: 3 1" in say(factory).stdout
     assert "24 sources send" in say(factory, "--sources", 24).stdout
     assert json.loads(say(factory, "--rate", 10, "--json").stdout)["rate"] == 120.0
     assert json.loads(say(factory, "--limit", 5_000, "--json").stdout)["layers"] == [1]
@@ -138,8 +138,8 @@ def test_what_is_missing_is_named() -> None:
 def test_too_few_nodes_of_a_class(tmp_path: Path) -> None:
     document = yaml.safe_load((EXAMPLES / "factory.yaml").read_text())
     pi = {"selector": {"device": "pi4"}, "ingestLimit": 400, "count": 2}
-    document["spec"]["node"]["classes"] = [pi]
-    document["spec"]["placement"] = {"child": {"nodeSelector": {"device": "pi4"}}}
+    document["spec"]["node"]["classes"].insert(0, pi)
+    document["spec"]["placement"] |= {"child": {"nodeSelector": {"device": "pi4"}}}
     path = tmp_path / "factory.yaml"
     path.write_text(yaml.safe_dump(document))
     done = say(path)

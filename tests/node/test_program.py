@@ -275,3 +275,18 @@ def test_help_says_what_exit_codes_mean(program: str) -> None:
     )
     assert "exit codes:" in done.stdout
     assert "the configuration cannot be used" in done.stdout
+
+
+def test_another_parent_holds_at_once_when_the_configuration_is_read_again(tmp_path: Path) -> None:
+    with root(tmp_path) as top, node(tmp_path, 1) as child:
+        until(lambda: "no stream to root" in child.get("/readyz")[1], "it has a parent")
+        path = tmp_path / "c.json"
+        path.write_text("no JSON")
+        child.signal(signal.SIGHUP)
+        until(lambda: bool(child.said("the configuration is not taken")), "it says nothing")
+        assert child.get("/readyz")[0] == 503
+        given = {"name": "c", "role": "child", "listen": "127.0.0.1:0", "parent": "root"}
+        path.write_text(json.dumps({**given, "parent_address": f"127.0.0.1:{top.port}"}))
+        child.signal(signal.SIGHUP)
+        until(lambda: child.get("/readyz")[0] == 200, "it has not turned")
+        assert child.end(signal.SIGTERM) == 0

@@ -402,3 +402,32 @@ def test_reflection_names_the_service(tmp_path: Path) -> None:
             break
 
     on_a_root(tmp_path, scene)
+
+
+def test_sources_are_assigned_to_children_that_take_part(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        at.admit()
+        machine = at.root.machine
+        joined(machine)
+        children = [name for name, member in machine.members.nodes.items() if member.child and member.live]
+        assert children
+        asked = [pb.Assignment(source=name, child=children[0]) for name in ("s", "not-there-yet")]
+        assert (await at.stub.Assign(pb.AssignRequest(assignments=asked))).moved == 2
+        assert machine.members.assigned("s") == machine.members.assigned("not-there-yet") == children[0]
+        committed = at.root.log.committed
+        assert (await at.stub.Assign(pb.AssignRequest(assignments=asked))).moved == 0
+        assert at.root.log.committed == committed
+        wrong = [pb.Assignment(source="", child="nobody"), pb.Assignment(source="s", child="root")]
+        code, words, problems = await refused(at.stub.Assign(pb.AssignRequest(assignments=wrong)))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "'nobody' is no child that takes part" in words
+        assert [problem.field for problem in problems.problems] == [
+            "assignments[0].source",
+            "assignments[0].child",
+            "assignments[1].child",
+        ]
+        code, words, _ = await refused(at.stub.Assign(pb.AssignRequest()))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "has 0 entries; send 1 to 4096" in words
+
+    on_a_root(tmp_path, scene)

@@ -1,0 +1,224 @@
+"""`headwater run` with a plan: trees that follow their sources, and nodes that are held to a limit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from headwater.errors import InvalidPlan
+from headwater.topology import NodeSpec, topology_of
+from headwater_cli import headroom, scales
+from headwater_cli.app import main
+from headwater_cli.headroom import Headroom
+from headwater_cli.nodes import Nodes
+from headwater_cli.planner import Planner
+from headwater_cli.processes import Process
+from headwater_cli.scales import Phase
+from tests.cli.test_plan import EXAMPLES
+
+DOCUMENT: dict[str, Any] = {
+    "apiVersion": "headwater.dev/v1alpha1",
+    "kind": "AggregationTopology",
+    "metadata": {"name": "plant"},
+    "spec": {
+        "sources": [
+            {"class": "meter", "site": "north", "expected": 12, "rate": 5, "lateness": "1s"},
+            {"class": "meter", "site": "south", "expected": 4, "rate": 5, "lateness": "1s"},
+        ],
+        "startTimeout": "20s",
+        "node": {"ingestLimit": 100, "margin": 0.1},
+        "limits": {"scaleDownAfter": "3s"},
+        "queries": [
+            {"id": "load", "aggregate": ["count", "sum"], "window": {"type": "tumbling", "length": "1s"}},
+            {"id": "calm", "aggregate": "max", "window": {"type": "session", "gap": "400ms"}, "keyBy": "key"},
+        ],
+        "root": {"engine": "embedded"},
+    },
+}
+
+
+def _run(path: Path, *arguments: object) -> dict[str, Any]:
+    command = [
+        sys.executable,
+        "-m",
+        "headwater_cli",
+        "run",
+        str(path),
+        *map(str, arguments),
+        "--verify",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _manifest(directory: Path, **changes: Any) -> Path:
+    path = directory / "plant.yaml"
+    path.write_text(yaml.safe_dump({**DOCUMENT, "spec": {**DOCUMENT["spec"], **changes}}))
+    return path
+
+
+def test_a_tree_follows_its_sources_and_every_window_is_right(tmp_path: Path) -> None:
+    told = _run(_manifest(tmp_path), "--scale", "16:4s,56:7s,20:14s")
+    assert told["differing"] == 0
+    assert told["sources"] == 56
+    widths = told["widths"]
+    assert widths[0] == [1, 1]
+    # 280 events a second are four children; of the others it is measured how many it takes.
+    assert max(each[0] for each in widths) == 4
+    assert widths[-1][0] == 2
+    # Those that were read by children that are gone: none of the first, of whom no child has gone.
+    moved = told["moved"]
+    assert len(moved) == len(set(moved)) <= 20
+    assert told["failed"] == {}
+
+
+def test_a_run_without_widths_is_planned(tmp_path: Path) -> None:
+    told = _run(_manifest(tmp_path), "--seconds", 2)
+    # 80 events a second are what one child takes, and the root too.
+    assert (told["widths"], told["nodes"], told["differing"]) == ([[1, 1]], 2, 0)
+    told = _run(_manifest(tmp_path, node={"ingestLimit": 50}), "--seconds", 2)
+    assert told["widths"][0] == [2, 1]
+
+
+def test_an_overrun_holds_sources_back_and_the_report_says_so(tmp_path: Path) -> None:
+    queries = [
+        {"id": "fine", "aggregate": "count", "window": {"type": "tumbling", "length": "50ms"}, "keyBy": "key"}
+    ]
+    path = _manifest(tmp_path, node={"ingestLimit": 40}, queries=queries)
+    told = _run(path, "--seconds", 14, "--children", 2, "--layers", "", "--limit-nodes")
+    assert told["differing"] == 0
+    assert "root" in told["overrun"]
+    rate, limit, waiting = told["overrun"]["root"]
+    assert limit == 40
+    assert rate < 80
+    assert waiting > 0
+    # Ten seconds of what it does not take.
+    assert told["held_back"] > 80
+    assert told["seconds"] > 15
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    [
+        (("--scale", "200"), "'200' is no phase; give sources and how long, such as 200:10s"),
+        (("--scale", "0:3s"), "is out of reach"),
+        (("--scale", "5:soon"), "soon"),
+        (("--scale", "5:3s", "--seconds", "3"), "drop --seconds"),
+        (("--scale", "5:3s", "--children", "3"), "drop --children"),
+    ],
+)
+def test_scripts_that_are_none(given: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, ["run", *given])
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+
+
+def test_what_is_needed_for_a_plan_is_named(tmp_path: Path) -> None:
+    session = str(EXAMPLES / "session.yaml")
+    for option in ("--limit-nodes", "--scale=5:3s"):
+        done = CliRunner().invoke(main, ["run", session, option])
+        assert done.exit_code == 1
+        assert "spec.node.ingestLimit: is missing" in done.stderr
+    huge = _manifest(tmp_path, node={"ingestLimit": 6, "margin": 0})
+    many = [{"class": "meter", "site": "north", "expected": 200, "rate": 5, "lateness": "1s"}]
+    huge = _manifest(tmp_path, node={"ingestLimit": 6, "margin": 0}, sources=many, limits={"maxNodes": 999})
+    done = CliRunner().invoke(main, ["run", str(huge)])
+    assert done.exit_code == 1
+    assert "too much for processes of one machine" in done.stderr
+
+
+def test_phases() -> None:
+    assert scales.read("200:10s, 1000:1m") == [Phase(200, 10), Phase(1_000, 60)]
+    topology, document = scales.expecting(topology_of(DOCUMENT), DOCUMENT, 8)
+    assert [each.expected for each in topology.sources] == [6, 2]
+    assert [each["expected"] for each in document["spec"]["sources"]] == [6, 2]
+    assert topology_of(document) == topology
+    assert scales.expecting(topology_of(DOCUMENT), DOCUMENT, 1)[0].expected == 1
+
+
+# The planner
+
+
+def _planner() -> Planner:
+    return Planner(topology_of(DOCUMENT), NodeSpec(100, 0.1))
+
+
+def test_a_planner_widens_at_once_and_narrows_later() -> None:
+    planner = _planner()
+    few, many = {f"s{n}": 5.0 for n in range(16)}, {f"s{n}": 5.0 for n in range(200)}
+    assert planner.replan(0, few).tree.widths == [1, 1]
+    wide = planner.replan(1_000_000, many)
+    assert wide.tree.widths == [12, 6, 3, 2, 1]
+    assert not [move for move in wide.sources if move.before is not None]
+    assert not planner.replan(2_000_000, many)
+    assert planner.replan(2_500_000, few).tree.widths == [12, 6, 3, 2, 1]
+    narrow = planner.replan(6_000_000, few)
+    assert narrow.tree.widths == [1, 1]
+    assert "replanned to 1 1, 22 end (" in headroom.told(narrow, narrow.tree.widths)
+
+
+def test_what_is_measured_replaces_the_bound_and_is_remembered() -> None:
+    planner = _planner()
+    many = {f"s{n}": 5.0 for n in range(200)}
+    assert planner.replan(0, many, {}, {1: 0.05}).tree.widths == [12, 1]
+    assert planner.replan(9_000_000, many).tree.widths == [12, 1]
+    # For what no tree takes, it stays as the bound says.
+    planner = _planner()
+    assert planner.replan(0, many, {}, {1: 3.0}).tree.widths == [12, 6, 3, 2, 1]
+    assert planner.beyond is not None
+    with pytest.raises(InvalidPlan):
+        planner.replan(0, {"s": 500.0})
+
+
+# Headroom
+
+
+def _process(name: str, items: float, sent: float = 0.0, waiting: int = 0) -> Process:
+    process = Process(name, [])
+    for at in range(8):
+        process.last = {"items": items * at, "items_up": sent * at, "waiting": waiting}
+        process.steady.take(float(at), process.last)
+    return process
+
+
+def test_headroom_is_by_the_limit_of_each() -> None:
+    found = Headroom(100, 1_000)
+    busy, root = _process("l1-0", 90), _process("root", 500)
+    found.look([busy, root, Process("l1-1", [])], 0)
+    assert found.least == {"l1-0": pytest.approx(0.1), "root": pytest.approx(0.5)}
+    assert found.overrun == {}
+    found.look([_process("l1-0", 120)], 1)
+    assert (found.overrun["l1-0"].rate, found.overrun["l1-0"].limit) == (pytest.approx(120), 100)
+
+
+def test_what_waits_for_a_moment_is_no_overrun() -> None:
+    found, held, free = Headroom(100, 100), _process("root", 100, waiting=9), _process("root", 90)
+    for now, process in ((0.0, held), (3.0, held), (4.0, free), (5.0, held), (9.0, held)):
+        found.look([process], now)
+        assert found.overrun == {}
+    found.look([held], 12.0)
+    assert found.overrun["root"].waiting == 9
+
+
+def test_reductions_are_told_where_enough_comes_to_say() -> None:
+    def layers(*taken: tuple[float, float]) -> list[Nodes]:
+        return [Nodes(f"layer {n}", [_process(f"l{n}-0", *each)]) for n, each in enumerate(taken, 1)]
+
+    assert headroom.reductions(layers((100, 10), (50, 5)), 0.1) == {
+        1: pytest.approx(0.1),
+        2: pytest.approx(0.1),
+    }
+    assert headroom.reductions(layers((10, 1), (50, 0)), 0.1) == {}
+    # More than the bound counts at the children alone, and beyond the margin.
+    assert headroom.reductions(layers((100, 54), (100, 90)), 0.1) == {}
+    assert headroom.reductions(layers((100, 80), (100, 90)), 0.1) == {1: pytest.approx(0.8)}
