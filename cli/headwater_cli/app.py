@@ -21,6 +21,7 @@ COMMANDS = {
         "headwater_cli.plan",
         "Say how many nodes a tree needs so that none is overrun, layer by layer, and why.",
     ),
+    "bench": ("headwater_cli.bench", "Measure what nodes of this machine take, for spec.node of a manifest."),
     "run": (
         "headwater_cli.launch",
         "Start a whole tree as processes of this machine, with generated or piped sources.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +140,12 @@ def plan(
     if svg is not None:
         svg.write_text(treepicture.drawn(found[-1][1]), encoding="utf-8")
     name = "plan" if topology is None else topology.name
+    central = {} if topology is None else {each.id: each.central for each in topology.queries if each.central}
     if as_json:
-        told = [as_mapping(each, price) for _, each in found]
+        told = [{**as_mapping(each, price), "central": central} for _, each in found]
         click.echo(json.dumps(told[0] if len(told) == 1 else told))
     elif len(found) == 1:
-        _tell(name, found[0][1], price, console())
+        _tell(name, found[0][1], price, central, console())
     else:
         _compare(name, found, price, console())
 
@@ -271,7 +272,9 @@ def _bounds(found: Plan) -> dict[str, float] | None:
     }
 
 
-def _tell(name: str, found: Plan, price: float | None, out: Console) -> None:
+def _tell(
+    name: str, found: Plan, price: float | None, central: Mapping[str, str | None], out: Console
+) -> None:
     count = sum(each.count for each in found.demands)
     free = f", {found.inventory.margin:.0%} of every limit kept free" if found.inventory.margin else ""
     table = Table(
@@ -297,6 +300,15 @@ def _tell(name: str, found: Plan, price: float | None, out: Console) -> None:
     out.print(treepicture.sketched(found), highlight=False)
     for line in _lines(found, price):
         out.print(line, highlight=False, soft_wrap=True)
+    if central:
+        root = found.layers[-1].kinds[0].limit
+        out.print(
+            f"for {', '.join(central)} every event is forwarded to the root, {float(found.load):,g} items/s "
+            f"that no layer makes fewer; it takes {root:,g}",
+            highlight=False,
+            soft_wrap=True,
+            style="bold red" if found.load > csa.exact(root) else "",
+        )
 
 
 def _lines(found: Plan, price: float | None) -> Iterator[str]:

@@ -89,12 +89,13 @@ class Run:
         *,
         scale: Sequence[Phase] = (),
         limited: bool = False,
+        rush: bool = False,
     ) -> None:
         """Without `children` and `layers` the tree is planned, if the topology says what a node takes.
         `events` in all, if given; the seconds follow from them then. `piped` are sources that are read
         from somewhere, instead of generated ones. `engine` is what the root is, if not as the topology says.
         `scale` are numbers of sources, one after the other; `limited` holds nodes to what they are said to
-        take."""
+        take; `rush` has sources send as fast as they are let."""
         self._everyone: list[Sensor] = []
         if piped is not None:
             topology, document = expecting(topology, document, piped.expected)
@@ -129,7 +130,7 @@ class Run:
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
         self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
-        self._limited = limited
+        self._limited, self._rush = limited, rush
         self._feeding: set[asyncio.Task[None]] = set()
         # Feeds that go on, by name, and when the first of them began.
         self._going: dict[str, Generated] = {}
@@ -245,8 +246,7 @@ class Run:
                 await asyncio.sleep(min(REPLANNED, max(until - monotonic(), 0)))
                 measured = headroom.reductions(self.local.layers(), planner.margin)
                 await self._replan(planner, {}, tell, measured if monotonic() - self._begun > SETTLED else {})
-        for feed in self._going.values():
-            self._end(feed)
+        self.finish()
 
     async def _resize(self, planner: Planner, count: int, tell: Echo) -> None:
         """So many sources from now on: nodes come before those who need them, and go behind them."""
@@ -333,6 +333,16 @@ class Run:
         self._going[feed.name] = feed
         self._feeding.add(asyncio.create_task(self._feed(feed, self.local.process(child))))
 
+    @property
+    def is_feeding(self) -> bool:
+        """Whether sources have begun to send, and the root has heard of it."""
+        return bool(self._begun and self.root.figure("items"))
+
+    def finish(self) -> None:
+        """Have all sources end with the second that they are in."""
+        for feed in self._going.values():
+            self._end(feed)
+
     def _end(self, feed: Generated) -> None:
         """A source ends with the second that it is in."""
         feed.seconds = min(feed.seconds, self._given.get(feed.name, 0))
@@ -346,11 +356,12 @@ class Run:
         for number, part in enumerate(feed.parts(), start=1):
             self._given[feed.name] = number
             # A second of events a second: what a sensor does.
-            await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
+            await asyncio.sleep(0 if self._rush else max(begin + number - 1 - monotonic(), 0))
             # Events that are generated have values: what has none is the heartbeat behind them.
             last = part.bare is not None
             for place, piece in enumerate(self._pieces(part)):
-                await asyncio.sleep(max(begin + number - 1 + place / PIECES - monotonic(), 0))
+                if place:
+                    await asyncio.sleep(max(begin + number - 1 + place / PIECES - monotonic(), 0))
                 await self._give(feed, source, piece, last=last)
             if feed.name in self.fenced:
                 return

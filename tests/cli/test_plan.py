@@ -48,6 +48,8 @@ def test_the_example_of_the_paper_for_people() -> None:
 def test_a_manifest_and_what_else_is_asked() -> None:
     factory = EXAMPLES / "factory.yaml"
     assert "4 nodes in 2 layers: 3 1" in say(factory).stdout
+    assert "for batch-quality every event is forwarded to the root, 2,000 items/s" in say(factory).stdout
+    assert list(json.loads(say(factory, "--json").stdout)["central"]) == ["batch-quality"]
     assert "24 sources send" in say(factory, "--sources", 24).stdout
     assert json.loads(say(factory, "--rate", 10, "--json").stdout)["rate"] == 120.0
     assert json.loads(say(factory, "--limit", 5_000, "--json").stdout)["layers"] == [1]

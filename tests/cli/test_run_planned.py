@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from headwater.errors import InvalidPlan
+from headwater.planning.asked import plan_of
 from headwater.topology import NodeSpec, topology_of
 from headwater_cli import headroom, scales
 from headwater_cli.app import main
@@ -198,7 +199,8 @@ def test_headroom_is_by_the_limit_of_each() -> None:
     assert found.least == {"l1-0": pytest.approx(0.1), "root": pytest.approx(0.5)}
     assert found.overrun == {}
     found.look([_process("l1-0", 120)], 1)
-    assert (found.overrun["l1-0"].rate, found.overrun["l1-0"].limit) == (pytest.approx(120), 100)
+    assert found.overrun["l1-0"].rate == pytest.approx(120)
+    assert found.overrun["l1-0"].limit == 100
 
 
 def test_what_waits_for_a_moment_is_no_overrun() -> None:
@@ -222,3 +224,22 @@ def test_reductions_are_told_where_enough_comes_to_say() -> None:
     # More than the bound counts at the children alone, and beyond the margin.
     assert headroom.reductions(layers((100, 54), (100, 90)), 0.1) == {}
     assert headroom.reductions(layers((100, 80), (100, 90)), 0.1) == {1: pytest.approx(0.8)}
+
+
+# The limit of a node
+
+
+def test_the_limit_of_a_node_is_measured_with_the_queries_of_a_manifest(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headwater_cli", "bench", "node", str(_manifest(tmp_path))]
+    done = subprocess.run(
+        [*command, "--seconds", "3", "--json"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [each["role"] for each in told["measured"]] == ["child", "intermediate", "root"]
+    assert all(each["items"] > 0 and each["cores"] > 0 for each in told["measured"])
+    least = min(each["limit"] for each in told["measured"][:2])
+    assert 0.9 * least <= told["ingestLimit"] <= least
+    # It is a line of a manifest.
+    node = yaml.safe_load(told["line"])["node"]
+    assert plan_of(topology_of({**DOCUMENT, "spec": {**DOCUMENT["spec"], "node": node}})).widths == [1]
