@@ -24,6 +24,7 @@ from headwater.machines.node import NodeMachine
 from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
 from headwater.machines.records import Merged
+from headwater.machines.room import Room
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import RootLane
 from headwater.partials import Span
@@ -195,6 +196,16 @@ def _lanes_end_by_any_message(patch: Patch) -> None:
     patch.setattr(Holding, "counted", counted)
 
 
+def _only_the_watermark_waits(patch: Patch) -> None:
+    """A source that a lane has read further than lane 0 has no place before others."""
+
+    def is_hungry(self: Room, lane: Lane, name: str) -> bool:
+        source, watermark = lane.source(name), self._holding.watermark
+        return source is None or watermark is None or source.largest - source.lateness <= watermark
+
+    patch.setattr(Room, "is_hungry", is_hungry)
+
+
 # By the name of the file.
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "batch-of-a-lane-that-ends-before-it": _lanes_end_in_a_commit,
@@ -204,6 +215,7 @@ GUARDS: Mapping[str, Callable[[Patch], None]] = {
     "early-batch-of-an-older-opening": _early_is_ignored,
     "echo-of-an-opening-that-is-over": _echoes_for_ever,
     "lane-ahead-in-the-midst-of-a-message": _room_for_all,
+    "lane-ahead-waits-for-columns-without-place": _only_the_watermark_waits,
     "lane-ahead-without-room": _room_for_all,
     "lane-beyond-the-watermark-of-lane-0": _lanes_by_themselves,
     "decisions-at-one-number": _one_by_one,

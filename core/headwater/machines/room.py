@@ -21,9 +21,14 @@ class Room:
         return len(lane.sent) < self._settings.under_way + hungry
 
     def is_hungry(self, lane: Lane, name: str) -> bool:
-        """Whether the watermark waits for this source: it is always read (rule 19)."""
+        """Whether the watermark waits for this source, or a lane that is ahead with it: it is always read
+        (rule 19)."""
         source, watermark = lane.source(name), self._holding.watermark
-        return source is None or watermark is None or source.largest - source.lateness <= watermark
+        if source is None or watermark is None or source.largest - source.lateness <= watermark:
+            return True
+        # What that lane has made of it is taken above only when this one comes there.
+        others = (other.source(name) for other in self._holding.lanes.values() if other is not lane)
+        return any(other is not None and other.position > source.position for other in others)
 
     def is_ahead(self, lane: Lane, name: str) -> bool:
         """Flow control by event time: nobody runs further ahead of the others than the horizon."""
