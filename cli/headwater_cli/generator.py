@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from headwater.topology import Topology
@@ -39,10 +39,20 @@ class Sensor:
     limit: int | None = None
     # The second of the run with which it begins.
     begin: int = 0
+    # From which of its own seconds on it sends at another rate; it may change while it sends.
+    changes: list[tuple[int, float]] = field(default_factory=list)
 
     def until(self, second: int) -> int:
         """How many events it has sent when so many seconds are over."""
-        return int(self.rate * second + 1e-9)
+        sent, since, rate = 0.0, 0, self.rate
+        for at, other in self.changes:
+            if at < second:
+                sent, since, rate = sent + rate * (at - since), at, other
+        return int(sent + rate * (second - since) + 1e-9)
+
+    @property
+    def latest_rate(self) -> float:
+        return self.changes[-1][1] if self.changes else self.rate
 
     def seconds(self, count: int) -> Iterator[Columns]:
         """Its events, a second of event time after another."""

@@ -11,10 +11,10 @@ from headwater_cli.processes import STEADY, Process
 
 # Items a second below which nothing is concluded from what a layer sends.
 FEW = 20.0
+# The share of a limit below which a node is as good as full.
+FULL = 0.1
 # A layer is taken to send at most so much for each item that it takes.
 MOST_SENT = 4.0
-# What Theorem 1 says of a child.
-BOUND = 0.5
 
 
 @dataclass(slots=True)
@@ -52,7 +52,8 @@ class Headroom:
             rate, left = process.steady.rate("items"), self.of(process)
             self.least[name] = min(self.least.get(name, 1.0), left)
             # A burst waits for a moment; what does not end is an overrun.
-            if left < 0 or now - self._since.get(name, now) > STEADY:
+            # Where less was taken than may be, it is somebody above who holds it back.
+            if left < 0 or (left < FULL and now - self._since.get(name, now) > STEADY):
                 known = self.overrun.setdefault(name, Busy(rate, self._limit(process)))
                 known.rate, known.waiting = max(known.rate, rate), max(known.waiting, waiting)
 
@@ -63,20 +64,14 @@ class Headroom:
         return self.root_limit if process.name == ROOT else self.limit
 
 
-def reductions(layers: Sequence[Nodes], margin: float) -> dict[int, float]:
-    """What each layer sends for each item that it takes, where enough comes to say.
-
-    More than Theorem 1 says is a reason to plan anew at the children alone, and beyond the margin: nodes
-    above them that do not merge more are not helped by others above them.
-    """
+def reductions(layers: Sequence[Nodes]) -> dict[int, float]:
+    """What each layer sends for each item that it takes, where enough comes to say."""
     found = {}
     for number, nodes in enumerate(layers, start=1):
         taken = sum(process.steady.rate("items") for process in nodes.processes)
         sent = sum(process.steady.rate("items_up") for process in nodes.processes)
         if taken >= FEW and sent > 0:
-            ratio = min(sent / taken, MOST_SENT)
-            if ratio <= BOUND or (number == 1 and ratio > BOUND * (1 + margin)):
-                found[number] = ratio
+            found[number] = min(sent / taken, MOST_SENT)
     return found
 
 

@@ -77,7 +77,8 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
     "--scale",
     metavar="N:TIME,...",
     callback=_phases,
-    help="So many sources for so long, then so many others: 200:30s,1000:30s,300:30s.",
+    help="So many sources for so long, then so many others: 200:30s,1000:30s,300:30s; with another rate: "
+    "200@5:10s.",
 )
 @click.option(
     "--limit-nodes",
@@ -218,7 +219,7 @@ def run(
 
 
 def _check_size(work: Run) -> None:
-    widths = work.first.widths
+    widths = work.largest
     if max(widths) > MOST_NODES or len(widths) > MOST_LAYERS + 2:
         shown = " ".join(map(str, widths))
         problem = Problem(

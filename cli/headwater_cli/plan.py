@@ -15,7 +15,7 @@ from rich.table import Table
 from headwater.errors import InvalidPlan, Problem
 from headwater.planning import csa
 from headwater.planning.amounts import UNIT
-from headwater.planning.asked import demands_of, scaled, within_of
+from headwater.planning.asked import demands_of, reductions_of, scaled, within_of
 from headwater.planning.inventory import ROLES, Inventory, Kind, alike, inventory_of
 from headwater.planning.plan import Demand, Layer, Plan, Within
 from headwater.planning.plan import plan as planned
@@ -26,6 +26,8 @@ from headwater_cli.screen import console
 
 # Where nothing else says how many nodes there may be.
 MOST_NODES = 1_000_000
+# What a node may cost a month.
+MOST_COST = 1e12
 # How many rows a what-if has, if nobody says how far apart they are.
 ROWS = 10
 # As options call what a manifest has.
@@ -117,14 +119,14 @@ def plan(
     \b
     headwater plan examples/factory.yaml
     headwater plan --sources 500 --rate 0.5 --limit 20 --margin 0
-    headwater plan examples/factory.yaml --sources 200..2000 --price 12
+    headwater plan examples/factory.yaml --sources 4..40 --price 12
     headwater plan --sources 950 --rate 0.5 --limit 20 --svg tree.svg
 
     The sources, their rates, what a node takes and how much of that is kept free are those of MANIFEST, or
     as the options say. Widths are CSA's; sources and nodes have one parent each, and where they cannot be
     spread evenly there are more nodes, and a line that says so. Ends with code 1 if there is no such tree.
     """
-    if price is not None and not (price >= 0 and math.isfinite(price)):
+    if price is not None and not 0 <= price <= MOST_COST:
         raise click.BadParameter(f"is {price:g}; give what a node costs a month", param_hint="--price")
     topology = None if manifest is None else manifests.topology(manifest)
     try:
@@ -132,13 +134,24 @@ def plan(
         inventory = _inventory(topology, limit, margin, nodes)
         within = _within(topology, max_nodes)
         counts = list(sources) if sources is not None else [sum(each.count for each in demands)]
-        found = [(count, planned(scaled(demands, count), inventory, within)) for count in counts]
+        reductions = {} if topology is None else reductions_of(topology)
+        found, refused = [], {}
+        for count in counts:
+            try:
+                found.append((count, planned(scaled(demands, count), inventory, within, reductions)))
+            except InvalidPlan as error:
+                refused[count] = error
+        if not found:
+            raise refused[counts[0]]
     except InvalidPlan as error:
         by_option = topology is None or max_nodes is not None
         problems = [_by_option(problem, by_option) for problem in error.problems]
         raise click.ClickException(str(InvalidPlan(problems))) from None
     if svg is not None:
-        svg.write_text(treepicture.drawn(found[-1][1]), encoding="utf-8")
+        try:
+            svg.write_text(treepicture.drawn(found[-1][1]), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"{svg} cannot be written: {error.strerror or error}") from None
     name = "plan" if topology is None else topology.name
     central = {} if topology is None else {each.id: each.central for each in topology.queries if each.central}
     if as_json:
@@ -148,6 +161,11 @@ def plan(
         _tell(name, found[0][1], price, central, console())
     else:
         _compare(name, found, price, console())
+    for count, problem in ((count, error.problems[0]) for count, error in refused.items()):
+        shown = _by_option(problem, topology is None or max_nodes is not None)
+        click.echo(f"{count:,} sources cannot be planned: {shown}", err=True)
+    if refused:
+        raise SystemExit(1)
 
 
 # What is asked for
@@ -182,13 +200,18 @@ def _inventory(
     if nodes is not None:
         if limit is not None:
             raise InvalidPlan([Problem("--nodes", "stands beside --limit", "drop one of them")])
-        kinds = tuple(Kind(f"{takes:g}/s", takes, count, "--nodes") for count, takes in nodes)
+        kinds = tuple(
+            Kind(f"{takes:g}/s", takes, count, f"--nodes {count}x{takes:g}") for count, takes in nodes
+        )
         return Inventory(kinds, kinds, kinds, kept)
     if limit is not None:
         return alike(limit, kept, "options.limit")
     if topology is None or node is None:
-        field, remedy = "spec.node.ingestLimit", "give it, or --limit; headwater bench node measures it"
-        raise InvalidPlan([Problem("--limit" if topology is None else field, "is missing", remedy)])
+        measured = "headwater bench node measures it"
+        if topology is None:
+            raise InvalidPlan([Problem("--limit", "is missing", f"give items a second; {measured}")])
+        remedy = f"give it, or --limit; {measured}"
+        raise InvalidPlan([Problem("spec.node.ingestLimit", "is missing", remedy)])
     found = inventory_of(node, topology.placement)
     return Inventory(found.child, found.intermediate, found.root, kept)
 
@@ -318,21 +341,24 @@ def _lines(found: Plan, price: float | None) -> Iterator[str]:
     if layers == 1:
         yield "one child takes it all, and so does the root: it is run as one child under the root"
     if bounds := _bounds(found):
+        alone = csa.widths(found.load, _kept(found))
+        same = "" if alone == found.widths else f"CSA's widths alone would be {_widths(alone)}, "
         yield (
-            f"at most {bounds['layers']} {_noun('layer', int(bounds['layers']))} and "
+            f"{same}at most {bounds['layers']} {_noun('layer', int(bounds['layers']))} and "
             f"{math.floor(bounds['nodes']):,} nodes by Lemma 1 and Theorem 3"
         )
     yield from found.notes
     if found.less is not None:
         less = found.less
+        where = "one child" if len(less.layers) == 1 else "the root"
         held = (
-            f"{less.lost:.0%} too much, which the paper's nodes lose and these hold back at the sources"
+            f"{less.lost:.0%} of it too much, which the paper's nodes lose and these hold back at the sources"
             if less.lost
-            else "its margin would not be free"
+            else "nothing of its margin would be free"
         )
         yield (
-            f"with one layer less, {_widths(less.layers)}, {float(less.rate):,.4g} items/s would reach the "
-            f"root, which takes {less.limit:,g}: {held}"
+            f"with one layer less, {_widths(less.layers)}, {float(less.rate):,.4g} items/s would reach "
+            f"{where}, which takes {less.limit:,g}: {held}"
         )
     if price is not None:
         yield f"{found.nodes:,} nodes at {price:,g} a month: {found.nodes * price:,.2f} a month"

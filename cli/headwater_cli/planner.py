@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from headwater.errors import InvalidPlan
 from headwater.planning.amounts import at_least
-from headwater.planning.asked import within_of
+from headwater.planning.asked import reductions_of, within_of
 from headwater.planning.hysteresis import Hysteresis
-from headwater.planning.inventory import Inventory, Kind, alike, inventory_of
+from headwater.planning.inventory import Inventory, Kind, Stock, alike, inventory_of
 from headwater.planning.plan import Demand, Plan, Within, plan
 from headwater.planning.trees import Step, Tree, next_tree
 from headwater.topology import NodeSpec, Topology
+
+# What Theorem 1 says that a child sends for each item.
+BOUND = 0.5
 
 
 class Planner:
@@ -30,7 +33,9 @@ class Planner:
         self.tree = Tree()
         self.plan: Plan | None = None
         self.beyond: InvalidPlan | None = None
-        self._reductions: dict[int, float] = {}
+        self._known = reductions_of(topology)
+        self._reductions = dict(self._known)
+        self._sends: dict[str, float] = {}
 
     def replan(
         self,
@@ -46,8 +51,10 @@ class Planner:
         Where no tree takes what was measured, it is planned by the bound, and `beyond` says why. Raises
         `InvalidPlan` if there is none either; then the tree stays as it is.
         """
+        for layer, ratio in (reductions or {}).items():
+            self._measured(layer, ratio)
+        self._sends |= sends or {}
         demands = _demands(rates)
-        self._reductions |= reductions or {}
         self.beyond = None
         try:
             found = plan(demands, self._inventory, self._within, self._reductions)
@@ -62,16 +69,30 @@ class Planner:
             self.tree,
             widths,
             {name: at_least(rate) for name, rate in rates.items()},
-            {name: at_least(rate) for name, rate in (sends or {}).items()},
+            {name: at_least(rate) for name, rate in self._sends.items()},
             self._inventory.capacity(self._inventory.child[0]),
+            self._reductions if self.beyond is None else {},
         )
+        there = set(step.tree.nodes)
+        self._sends = {name: rate for name, rate in self._sends.items() if name in there}
         self.tree, self.plan = step.tree, found
         return step
+
+    def _measured(self, layer: int, ratio: float) -> None:
+        """More than Theorem 1 says is a reason to plan anew at the children alone, and beyond the margin:
+        nodes above them that do not merge more are not helped by others above them."""
+        if ratio <= BOUND or (layer == 1 and ratio > BOUND * (1 + self.margin)):
+            self._reductions[layer] = ratio
+        elif layer in self._known:
+            self._reductions[layer] = self._known[layer]
+        else:
+            self._reductions.pop(layer, None)
 
 
 def limits_of(topology: Topology, node: NodeSpec) -> tuple[float, float]:
     """What a node takes, and what the root does."""
-    return node.ingest_limit, inventory_of(node, topology.placement).root[0].limit
+    (root,) = Stock(inventory_of(node, topology.placement)).shelf("root", 1).first(1)
+    return node.ingest_limit, root.limit
 
 
 def _demands(rates: Mapping[str, float]) -> list[Demand]:

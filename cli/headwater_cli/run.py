@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from math import ceil, inf
 from pathlib import Path
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import Any
 
 from click import ClickException
@@ -22,10 +23,11 @@ from rich.text import Text
 
 from headwater.events import Batch
 from headwater.planning.assignment import Move
+from headwater.planning.hysteresis import largest
 from headwater.planning.trees import fixed_tree
 from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
-from headwater.topology import Topology
+from headwater.topology import NodeSpec, Topology
 from headwater_cli import generator, headroom, runs, scales
 from headwater_cli.ahead import Ahead
 from headwater_cli.client import At, connected
@@ -57,6 +59,8 @@ LOOK = 0.1
 MANY, TOGETHER = 100, 50
 # So many sources the root is asked about: all that there are.
 EVERY = 1_000_000_000
+# For as long as sources go on that are ended by somebody, in seconds.
+ENDLESS = 86_400
 # How many windows of those that come at once are printed.
 ECHOED = 3
 # How often is told what is waited for, in seconds.
@@ -96,22 +100,23 @@ class Run:
         from somewhere, instead of generated ones. `engine` is what the root is, if not as the topology says.
         `scale` are numbers of sources, one after the other; `limited` holds nodes to what they are said to
         take; `rush` has sources send as fast as they are let."""
-        self._everyone: list[Sensor] = []
+        self._asked = topology
         if piped is not None:
             topology, document = expecting(topology, document, piped.expected)
         elif scale:
-            most = max(phase.sources for phase in scale)
-            self._everyone = sensors(scales.expecting(topology, document, most)[0])
             topology, document = scales.expecting(topology, document, scale[0].sources)
-            seconds = sum(phase.seconds for phase in scale)
+            # They go on until they are ended: nodes take their time to start.
+            seconds = ENDLESS
         self.topology, self.document, self.seconds = topology, document, seconds
         self._scale = list(scale)
+        # Who sends in each slot of a class, and how many have sent in it.
+        self._slots: dict[tuple[int, int], Sensor] = {}
+        self._times: Counter[tuple[int, int]] = Counter()
         self._spark = (engine or topology.root.engine) == "spark"
-        self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         self.piped = piped
         self.feeds: list[Feed] = []
         if piped is None:
-            found = self._everyone[: scale[0].sources] if scale else sensors(topology)
+            found = self._sensors(scale[0]) if scale else sensors(topology)
             if events is not None:
                 found = generator.limited(found, events)
                 self.seconds = needed(found)
@@ -123,9 +128,14 @@ class Run:
             # A pipe has no rates of its own: those of the manifest hold.
             given = {feed.name: feed.sensor.rate for feed in self._generated} or _expected(topology)
             self.first = self.planner.replan(0, given).tree
+            # Better now than in the midst of it.
+            later = [self._planned(topology, node, phase) for phase in scale]
+            self.largest = largest([self.first.widths, *later])
         else:
             widths = [children or CHILDREN, *(LAYERS if layers is None else layers), 1]
             self.first = fixed_tree(widths, [feed.name for feed in self.feeds])
+            self.largest = self.first.widths
+        self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         limits = None if node is None else limits_of(topology, node)
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
@@ -142,6 +152,8 @@ class Run:
         self.summary = Summary(topology.name, len(self.feeds))
         # What the sources have handed over: their largest times, how fast, and since when.
         self._largest: dict[str, int] = {}
+        # Until when everything has to be counted, if that is known.
+        self._until = inf
         # Sources that are generated and not gone for good.
         self._open: set[str] = set()
         # Of each source that is generated, how many parts it was given.
@@ -235,25 +247,54 @@ class Run:
     def _generated(self) -> list[Generated]:
         return [feed for feed in self.feeds if isinstance(feed, Generated)]
 
+    def _sensors(self, phase: Phase) -> list[Sensor]:
+        """The sources of a phase, in the order of their slots; new ones for slots that were left."""
+        found = []
+        for slot in scales.wanted(self._asked, phase.sources):
+            if slot not in self._slots:
+                kind, times = self._asked.sources[slot[0]], self._times[slot]
+                self._times[slot] += 1
+                name = f"{kind.name}-{kind.site}-{slot[1]}" + (f".{times + 1}" if times else "")
+                seed = (slot[0] * 1_000_003 + slot[1]) * 1_009 + times
+                self._slots[slot] = Sensor(name, kind.site, phase.rate or kind.rate, kind.lateness, seed)
+            found.append(self._slots[slot])
+        self._slots = {slot: self._slots[slot] for slot in scales.wanted(self._asked, phase.sources)}
+        return found
+
+    def _planned(self, topology: Topology, node: NodeSpec, phase: Phase) -> list[int]:
+        """The widths that a phase is planned with, by the bound; raises if there are none."""
+        rates = {
+            f"{slot}": phase.rate or self._asked.sources[slot[0]].rate
+            for slot in scales.wanted(self._asked, phase.sources)
+        }
+        return Planner(topology, node).replan(0, rates).tree.widths
+
     async def _keep_planned(self, planner: Planner, tell: Echo) -> None:
         """Have the tree that the sources need, as the script and what is measured say."""
         phases = self._scale or [Phase(len(self.feeds), self.seconds)]
         for number, phase in enumerate(phases):
             if number:
-                await self._resize(planner, phase.sources, tell)
+                await self._resize(planner, phase, tell)
             until = monotonic() + phase.seconds
             while monotonic() < until:
                 await asyncio.sleep(min(REPLANNED, max(until - monotonic(), 0)))
-                measured = headroom.reductions(self.local.layers(), planner.margin)
+                measured = headroom.reductions(self.local.layers())
                 await self._replan(planner, {}, tell, measured if monotonic() - self._begun > SETTLED else {})
-        self.finish()
+        if self._scale:
+            self.finish()
+            self._until = monotonic() + PATIENCE
 
-    async def _resize(self, planner: Planner, count: int, tell: Echo) -> None:
-        """So many sources from now on: nodes come before those who need them, and go behind them."""
-        wanted = {sensor.name: sensor for sensor in self._everyone[:count]}
+    async def _resize(self, planner: Planner, phase: Phase, tell: Echo) -> None:
+        """Others from now on: nodes come before those who need them, and go behind them."""
+        wanted = {sensor.name: sensor for sensor in self._sensors(phase)}
         for name in [name for name in self._going if name not in wanted]:
             self._end(self._going.pop(name))
         fresh = {name: sensor for name, sensor in wanted.items() if name not in self._going}
+        kinds = {sensor.name: self._asked.sources[slot[0]] for slot, sensor in self._slots.items()}
+        for name, feed in self._going.items():
+            rate = phase.rate or kinds[name].rate
+            if rate != feed.sensor.latest_rate:
+                feed.sensor.changes.append((self._given.get(name, 0), rate))
         await self._replan(planner, {name: sensor.rate for name, sensor in fresh.items()}, tell, {})
         for number, (name, sensor) in enumerate(fresh.items()):
             second = ceil(monotonic() - self._begun)
@@ -267,7 +308,7 @@ class Run:
     async def _replan(
         self, planner: Planner, fresh: Mapping[str, float], tell: Echo, measured: Mapping[int, float]
     ) -> None:
-        rates = {name: feed.sensor.rate for name, feed in self._going.items()} | dict(fresh)
+        rates = {name: feed.sensor.latest_rate for name, feed in self._going.items()} | dict(fresh)
         if not rates:
             return
         sends = {
@@ -291,11 +332,11 @@ class Run:
             self.local.turn(move.item, move.after)
         await self._move([move for move in step.sources if move.before is not None])
         if step.end:
-            await self._until_left(set(step.end))
+            await self._until_left(set(step.end), {move.item for move in step.sources if move.before})
             await self.local.end(step.end)
         self.summary.nodes = max(self.summary.nodes, len(self.local.processes))
 
-    async def _until_left(self, ending: set[str]) -> None:
+    async def _until_left(self, ending: set[str], moved: set[str]) -> None:
         """Until nobody sends to nodes that are to end: sources have turned elsewhere, or are counted to their
         end. Nodes below them turn at once."""
         until = monotonic() + LEAVING
@@ -304,7 +345,11 @@ class Run:
             left = [
                 client
                 for client in self.clients
-                if client.name in self._open and client.exchange.uplink.parent in ending
+                if client.name in self._open
+                and (
+                    client.exchange.uplink.parent in ending
+                    or (client.name in moved and not client.exchange.uplink.connected)
+                )
             ]
             if not left:
                 return
@@ -323,11 +368,17 @@ class Run:
             await asyncio.sleep(self.topology.flush_interval / SECOND)
 
     def _assign(self, assignment: Mapping[str, str]) -> None:
-        try:
-            with connected(At(f"127.0.0.1:{self.root.port}")) as root:
-                root.assign(assignment)
-        except ClickException as error:
-            raise RuntimeError(error.message) from error
+        """A child that has just begun may not be known yet."""
+        until = monotonic() + LEAVING
+        while True:
+            try:
+                with connected(At(f"127.0.0.1:{self.root.port}")) as root:
+                    root.assign(assignment)
+                return
+            except ClickException as error:
+                if monotonic() > until:
+                    raise RuntimeError(error.message) from error
+            sleep(LOOK)
 
     def _go(self, feed: Generated, child: str) -> None:
         self._going[feed.name] = feed
@@ -352,6 +403,16 @@ class Run:
     async def _feed(self, feed: Feed, child: Process) -> None:
         source = self._source(feed, child)
         self._open.add(feed.name)
+        try:
+            await self._sent(feed, source)
+        finally:
+            self._going.pop(feed.name, None)
+            if self._scale:
+                # It is gone for good, and its child may go too.
+                await self._client(feed.name).stop()
+                self._open.discard(feed.name)
+
+    async def _sent(self, feed: Feed, source: Source) -> None:
         begin = monotonic()
         for number, part in enumerate(feed.parts(), start=1):
             self._given[feed.name] = number
@@ -366,10 +427,6 @@ class Run:
             if feed.name in self.fenced:
                 return
         await self._unless_fenced(source, self._flushed(source))
-        if self._scale and feed.name not in self._going:
-            # It is gone for good, and its child may go too.
-            await self._client(feed.name).stop()
-            self._open.discard(feed.name)
 
     def _pieces(self, part: Events) -> Iterable[Events]:
         """What is sent at once: a second of events, or where nodes are held to a limit, as they come."""
@@ -504,7 +561,8 @@ class Run:
 
     async def _until_counted(self, live: Live | None, echo: Echo | None) -> None:
         # How long a pipe goes on, nobody knows.
-        until = inf if self.piped is not None else monotonic() + self.seconds + PATIENCE
+        if self.piped is None and not self._scale:
+            self._until = monotonic() + self.seconds + PATIENCE
         while self._feeding:
             done, _ = await asyncio.wait(self._feeding, timeout=0.2)
             self._feeding -= done
@@ -514,7 +572,7 @@ class Run:
                 self.headroom.look(self.local.processes, monotonic())
                 self.summary.held_back = max(self.summary.held_back, self._uncounted)
             self._refuse_ended()
-            if monotonic() > until:
+            if monotonic() > self._until:
                 raise RuntimeError("not everything was counted in time")
             self._sending.take(monotonic(), {"events": self.tally.accepted, "bytes_up": self._raw})
             found = self._results.look()

@@ -10,31 +10,50 @@ from headwater.durations import SECOND, microseconds
 from headwater.planning.asked import demands_of, scaled
 from headwater.topology import Topology
 
-MOST_SOURCES, MOST_SECONDS = 10_000, 86_400
+MOST_SOURCES, MOST_SECONDS, MOST_RATE = 10_000, 86_400, 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """So many sources, for whole seconds."""
+    """So many sources, for whole seconds; each sends `rate` events a second if it is given."""
 
     sources: int
     seconds: int
+    rate: float | None = None
 
 
 def read(text: str) -> list[Phase]:
-    """`200:10s,1000:20s`; raises `ValueError`."""
+    """`200:10s,1000:20s`, also with a rate: `200@2.5:10s`; raises `ValueError`."""
     found = []
     for part in text.split(","):
         count, colon, length = part.strip().partition(":")
-        if not colon or not count.isdecimal():
+        count, at, rate = count.partition("@")
+        if not colon or not count.isdecimal() or (at and not _is_rate(rate)):
             raise ValueError(f"{part.strip()!r} is no phase; give sources and how long, such as 200:10s")
         lasts = microseconds(length)
         seconds = -(-lasts // SECOND)
-        if not 1 <= int(count) <= MOST_SOURCES or not 1 <= seconds <= MOST_SECONDS:
+        if not 1 <= int(count) <= MOST_SOURCES or lasts < SECOND or seconds > MOST_SECONDS:
             said = f"give 1 to {MOST_SOURCES} sources for 1s or more"
             raise ValueError(f"{part.strip()!r} is out of reach; {said}")
-        found.append(Phase(int(count), seconds))
+        found.append(Phase(int(count), seconds, float(rate) if at else None))
     return found
+
+
+def _is_rate(text: str) -> bool:
+    try:
+        return 0 < float(text) <= MOST_RATE
+    except ValueError:
+        return False
+
+
+def wanted(topology: Topology, count: int) -> list[tuple[int, int]]:
+    """Which sources so many are, each class by its share: the class, and the number in it."""
+    kept = {each.field: each.count for each in scaled(demands_of(topology), count)}
+    return [
+        (place, number)
+        for place in range(len(topology.sources))
+        for number in range(kept.get(f"spec.sources[{place}]", 0))
+    ]
 
 
 def expecting(topology: Topology, document: dict[str, Any], count: int) -> tuple[Topology, dict[str, Any]]:

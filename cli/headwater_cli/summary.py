@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from rich.console import Console
 from rich.text import Text
 
+# How many nodes that were overrun are told of, and how many sources that were moved.
+OVERRUN, MOVED = 8, 100
 # With the run its tree has ended: there is nobody left who could release the source.
-# How many nodes that were overrun are told of.
-OVERRUN = 8
 _REMEDY = "mend its events, or raise that bound in the topology where the keys are meant, and run it again"
 
 
@@ -56,9 +56,9 @@ class Summary:
     moved: list[str] = field(default_factory=list)
     # By node: the least share of its limit that it had left; of those that had more to take than that, the
     # most items a second, the limit, and how many messages had to wait at once.
+    headroom: dict[str, float] = field(default_factory=dict)
     # Why no tree can be planned for what nodes do send, if so.
     beyond: str = ""
-    headroom: dict[str, float] = field(default_factory=dict)
     # The most events that sources held because the root had not counted them.
     held_back: int = 0
     overrun: dict[str, list[float]] = field(default_factory=dict)
@@ -125,14 +125,16 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield ", ".join([f"bytes up: sources {size(summary.raw_bytes)} (raw)", *layers])
     if len(summary.widths) > 1:
         shown = " -> ".join(" ".join(map(str, widths)) for widths in summary.widths)
-        yield f"the tree: {shown}; {len(summary.moved):,} sources were moved"
+        more = ", ..." if len(summary.moved) > MOVED else ""
+        moved = f": {', '.join(summary.moved[:MOVED])}{more}" if summary.moved else ""
+        yield f"the tree: {shown}; {len(summary.moved):,} sources were moved{moved}"
     if summary.headroom:
         name, least = min(summary.headroom.items(), key=lambda found: found[1])
         yield f"headroom: at least {least:.0%}, at {name}"
     for name, (rate, limit, waiting) in list(summary.overrun.items())[:OVERRUN]:
-        wait = f"; {waiting:,.0f} messages had to wait" if waiting else ""
+        wait = f"; {waiting:,.0f} messages had to wait at once" if waiting else ""
         yield f"{name} was overrun: it took {rate:,.0f} items/s, for a limit of {limit:,g}{wait}"
-    if summary.overrun:
+    if any(waiting for _, _, waiting in summary.overrun.values()):
         yield f"sources were held back: up to {summary.held_back:,} events waited with them to be counted"
     if summary.latency_p50_ms is not None:
         yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"

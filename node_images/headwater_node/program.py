@@ -71,12 +71,12 @@ async def _run(
             )
             raise Invalid("the node cannot be started", [problem]) from error
         stack.push_async_callback(runtime.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _turn, runtime, again)
         said = {"node": given.name, "role": given.role, "port": port, "metrics": shown}
         # Whoever started the program reads where it listens from its first line.
         print(json.dumps(said), flush=True)
         tls = given.credentials is not None
         log.info("started", extra={**said, "parent": given.parent, "tls": tls})
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _turn, runtime, again)
         return await _until_ended(runtime, status)
 
 

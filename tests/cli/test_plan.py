@@ -131,7 +131,7 @@ def test_options_that_are_none(given: tuple[str, object]) -> None:
 def test_what_is_missing_is_named() -> None:
     assert "--sources: is missing" in say("--rate", 1, "--limit", 2).stderr
     assert "--rate: is missing" in say("--sources", 1, "--limit", 2).stderr
-    assert "--limit: is missing; give it, or --limit; headwater bench node" in (
+    assert "--limit: is missing; give items a second; headwater bench node" in (
         say("--sources", 1, "--rate", 2).stderr
     )
     assert "spec.node.ingestLimit: is missing" in say(EXAMPLES / "session.yaml").stderr
@@ -153,3 +153,50 @@ def test_too_few_nodes_of_a_class(tmp_path: Path) -> None:
     pi["count"] = 8
     path.write_text(yaml.safe_dump(document))
     assert say(path).exit_code == 0
+
+
+def test_events_that_are_forwarded_are_planned_for() -> None:
+    factory = EXAMPLES / "factory.yaml"
+    done = say(factory, "--limit", 1_000)
+    assert done.exit_code == 1
+    assert "--limit: is 1000 for the root, but 2000 items a second reach it behind any number" in done.stderr
+    assert "raise it to 2230" in done.stderr
+    assert say(factory, "--limit", 2_230).exit_code == 0
+
+
+def test_rows_that_cannot_be_planned_are_told_beside_the_others() -> None:
+    done = say("--sources", "100..900..400", "--rate", 0.5, "--limit", 20, "--max-nodes", 30)
+    assert done.exit_code == 1
+    assert "14 7 4 2 1" in done.stdout
+    assert "900 sources cannot be planned: --max-nodes: is 30" in done.stderr
+
+
+def test_nodes_of_any_kind_may_be_the_root() -> None:
+    # With the largest as the root the others would be too few.
+    given = ("--sources", 150, "--rate", 1, "--nodes", "1x100,1x60,1x80", "--margin", 0)
+    told = json.loads(say(*given, "--json").stdout)
+    assert told["layers"] == [2, 1]
+    assert [list(layer["kinds"]) for layer in told["tree"]] == [["100/s", "60/s"], ["80/s"]]
+
+
+@pytest.mark.parametrize(
+    "given,said",
+    [
+        (("--sources", -5), "--sources: is -5; expect 1 source or more"),
+        (("--svg", "/nonexistent/x.svg"), "/nonexistent/x.svg"),
+    ],
+)
+def test_more_that_is_refused_without_a_trace(given: tuple[str, object], said: str) -> None:
+    done = say(*PAPER, *given)
+    assert done.exit_code in (1, 2)
+    assert said in done.stderr
+    assert isinstance(done.exception, SystemExit)
+
+
+def test_one_node_is_enough_for_one() -> None:
+    told = json.loads(say("--sources", 1, "--rate", 1, "--limit", 100, "--max-nodes", 1, "--json").stdout)
+    assert told["layers"] == [1]
+    assert say("--sources", 1, "--rate", 1, "--nodes", "1x20").exit_code == 0
+    done = say("--sources", 9, "--rate", 1, "--limit", 5, "--max-nodes", 1)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit)

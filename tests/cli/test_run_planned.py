@@ -83,6 +83,15 @@ def test_a_tree_follows_its_sources_and_every_window_is_right(tmp_path: Path) ->
     assert told["failed"] == {}
 
 
+def test_sources_come_back_and_change_their_rates(tmp_path: Path) -> None:
+    told = _run(_manifest(tmp_path), "--scale", "8:3s,4@30:5s,8:3s")
+    assert told["differing"] == 0
+    # Who comes back is another one, with a spool of its own.
+    assert told["sources"] == 12
+    # 4 x 30 events a second are two children, 8 x 5 one.
+    assert told["widths"][:2] == [[1, 1], [2, 1]]
+
+
 def test_a_run_without_widths_is_planned(tmp_path: Path) -> None:
     told = _run(_manifest(tmp_path), "--seconds", 2)
     # 80 events a second are what one child takes, and the root too.
@@ -113,6 +122,8 @@ def test_an_overrun_holds_sources_back_and_the_report_says_so(tmp_path: Path) ->
     [
         (("--scale", "200"), "'200' is no phase; give sources and how long, such as 200:10s"),
         (("--scale", "0:3s"), "is out of reach"),
+        (("--scale", "5:1ms"), "is out of reach"),
+        (("--scale", "5@fast:3s"), "is no phase"),
         (("--scale", "5:soon"), "soon"),
         (("--scale", "5:3s", "--seconds", "3"), "drop --seconds"),
         (("--scale", "5:3s", "--children", "3"), "drop --children"),
@@ -139,7 +150,7 @@ def test_what_is_needed_for_a_plan_is_named(tmp_path: Path) -> None:
 
 
 def test_phases() -> None:
-    assert scales.read("200:10s, 1000:1m") == [Phase(200, 10), Phase(1_000, 60)]
+    assert scales.read("200:10s, 1000@2.5:1m") == [Phase(200, 10), Phase(1_000, 60, 2.5)]
     topology, document = scales.expecting(topology_of(DOCUMENT), DOCUMENT, 8)
     assert [each.expected for each in topology.sources] == [6, 2]
     assert [each["expected"] for each in document["spec"]["sources"]] == [6, 2]
@@ -163,6 +174,7 @@ def test_a_planner_widens_at_once_and_narrows_later() -> None:
     assert not [move for move in wide.sources if move.before is not None]
     assert not planner.replan(2_000_000, many)
     assert planner.replan(2_500_000, few).tree.widths == [12, 6, 3, 2, 1]
+    assert planner.replan(5_000_000, few).tree.widths == [12, 6, 3, 2, 1]
     narrow = planner.replan(6_000_000, few)
     assert narrow.tree.widths == [1, 1]
     assert "replanned to 1 1, 22 end (" in headroom.told(narrow, narrow.tree.widths)
@@ -216,14 +228,30 @@ def test_reductions_are_told_where_enough_comes_to_say() -> None:
     def layers(*taken: tuple[float, float]) -> list[Nodes]:
         return [Nodes(f"layer {n}", [_process(f"l{n}-0", *each)]) for n, each in enumerate(taken, 1)]
 
-    assert headroom.reductions(layers((100, 10), (50, 5)), 0.1) == {
+    assert headroom.reductions(layers((100, 10), (50, 5))) == {
         1: pytest.approx(0.1),
         2: pytest.approx(0.1),
     }
-    assert headroom.reductions(layers((10, 1), (50, 0)), 0.1) == {}
-    # More than the bound counts at the children alone, and beyond the margin.
-    assert headroom.reductions(layers((100, 54), (100, 90)), 0.1) == {}
-    assert headroom.reductions(layers((100, 80), (100, 90)), 0.1) == {1: pytest.approx(0.8)}
+    assert headroom.reductions(layers((10, 1), (50, 0))) == {}
+
+
+def test_more_than_the_bound_is_believed_of_children_and_beyond_the_margin() -> None:
+    planner, many = _planner(), {f"s{n}": 5.0 for n in range(200)}
+    assert planner.replan(0, many, {}, {1: 0.05, 2: 0.1}).tree.widths == [12, 1]
+    # What is no longer so is not remembered.
+    assert planner.replan(1_000_000, many, {}, {1: 0.54, 2: 0.9}).tree.widths == [12, 6, 3, 2, 1]
+    assert planner.beyond is None
+    planner.replan(2_000_000, many, {}, {1: 0.8})
+    assert planner.beyond is not None
+
+
+def test_nodes_are_expected_to_send_as_their_layer_does() -> None:
+    planner = _planner()
+    sources = {f"s{n}": 5.0 for n in range(400)}
+    first = planner.replan(0, sources, {}, {1: 0.2, 2: 0.2})
+    more = planner.replan(1_000_000, {**sources, **{f"t{n}": 5.0 for n in range(5)}})
+    assert more.tree.widths[1:] == first.tree.widths[1:]
+    assert not more.nodes
 
 
 # The limit of a node

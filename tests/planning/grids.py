@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from headwater.planning import csa
 
-# How many plans a property is checked against; `make plans` asks for more.
+# How many plans a property is checked against; HEADWATER_PLANS=100000 pytest tests/planning asks for more.
 PLANS = int(os.environ.get("HEADWATER_PLANS", "2000"))
 
 

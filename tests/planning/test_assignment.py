@@ -100,10 +100,18 @@ def test_wider_at_once_and_narrower_after_a_while() -> None:
     found = Hysteresis(scale_down_after=60)
     assert found.widths(0, [13, 7, 4, 2, 1], [2, 1]) == [13, 7, 4, 2, 1]
     assert found.widths(10, [5, 3, 2, 1], [13, 7, 4, 2, 1]) == [13, 7, 4, 2, 1]
-    assert found.widths(60, [5, 3, 2, 1], [13, 7, 4, 2, 1]) == [13, 7, 4, 2, 1]
-    # A minute behind the last time that more was needed.
-    assert found.widths(61, [5, 3, 2, 1], [13, 7, 4, 2, 1]) == [5, 3, 2, 1]
-    assert found.widths(62, [6, 3, 2, 1], [5, 3, 2, 1]) == [6, 3, 2, 1]
+    assert found.widths(69, [5, 3, 2, 1], [13, 7, 4, 2, 1]) == [13, 7, 4, 2, 1]
+    # A minute after it was first known that less suffices.
+    assert found.widths(70, [5, 3, 2, 1], [13, 7, 4, 2, 1]) == [5, 3, 2, 1]
+    assert found.widths(71, [6, 3, 2, 1], [5, 3, 2, 1]) == [6, 3, 2, 1]
+
+
+def test_what_nobody_has_looked_at_is_no_reason_to_be_narrower() -> None:
+    found = Hysteresis(scale_down_after=10)
+    for now in range(40):
+        assert found.widths(now, [5, 1], [5, 1]) == [5, 1]
+    assert found.widths(60, [2, 1], [5, 1]) == [5, 1]
+    assert found.widths(70, [2, 1], [5, 1]) == [2, 1]
 
 
 def test_what_comes_and_goes_moves_nothing() -> None:

@@ -51,7 +51,6 @@ class Below:
         silence: Silence,
         child: bool,
     ) -> None:
-        # How many records were read.
         # Records that were read, and rows that were merged.
         self.read = self.merged = 0
         self.refusals = Refusals()

@@ -19,7 +19,8 @@ class Hysteresis:
         if self._since is None:
             self._since = now
         self._needed.append((now, tuple(needed)))
-        while self._needed[0][0] < now - self.scale_down_after:
+        # What was needed last before the stretch began held when it began.
+        while len(self._needed) > 1 and self._needed[1][0] <= now - self.scale_down_after:
             self._needed.popleft()
         wanted = [widths for _, widths in self._needed]
         if now - self._since < self.scale_down_after:

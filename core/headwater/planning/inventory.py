@@ -38,6 +38,8 @@ class Inventory:
     intermediate: tuple[Kind, ...]
     root: tuple[Kind, ...]
     margin: float
+    # Whether children are planned onto those that take the least before others.
+    smallest_first: bool = False
 
     def of(self, role: str) -> tuple[Kind, ...]:
         return {"child": self.child, "intermediate": self.intermediate, "root": self.root}[role]
@@ -50,6 +52,15 @@ class Inventory:
     def capacity(self, kind: Kind) -> int:
         """What is planned onto a node at most."""
         return at_most(exact(kind.limit) * (1 - exact(self.margin)))
+
+    def ways(self) -> Iterator[Inventory]:
+        """The ways to use these nodes: children on those that take the most or the least first, and each kind
+        that the root may have."""
+        counted = any(kind.count is not None for kind in self.kinds)
+        for root in sorted(self.root, key=lambda kind: -kind.limit):
+            yield replace(self, root=(root,))
+            if counted and len(self.child) > 1:
+                yield replace(self, root=(root,), smallest_first=True)
 
     def with_more(self, kind: Kind, count: int) -> Inventory:
         """The same nodes, and so many more of a kind."""
@@ -75,7 +86,8 @@ class Stock:
     def shelf(self, role: str, most: int) -> Shelf:
         """The nodes that a layer may have, those that take the most first: the fewest are needed then."""
         runs: list[tuple[Kind, int]] = []
-        for kind in sorted(self.inventory.of(role), key=lambda kind: -kind.limit):
+        sign = 1 if role == "child" and self.inventory.smallest_first else -1
+        for kind in sorted(self.inventory.of(role), key=lambda kind: sign * kind.limit):
             count = min(self._left(kind, most), most)
             most -= count
             if count:
@@ -145,7 +157,15 @@ def _kinds(node: NodeSpec, layer: LayerPlacement, where: str) -> Iterator[Kind]:
     ]
     certain = [each for each in fitting if all(label in asked for label, _ in each[1].selector)]
     if certain:
-        yield _kind(*_most_said(certain, where))
+        place, found = _most_said(certain, where)
+        kind = _kind(place, found)
+        # Among its nodes may be some that another class says more about.
+        for place, each in fitting:
+            narrower = (place, each) not in certain and {*each.selector} > {*found.selector}
+            if narrower and each.ingest_limit < kind.limit:
+                field = f"spec.node.classes[{place}].ingestLimit"
+                kind = replace(kind, limit=each.ingest_limit, field=field)
+        yield kind
         return
     yield from (_kind(place, each) for place, each in fitting if each.count is not None)
     lowest = Kind(ANY, node.ingest_limit)

@@ -92,8 +92,7 @@ class Plan:
     """Layers from the children up; the last one, of width 1, is the root. A plan of one layer is run as one
     child under the root.
 
-    `sources` says for each class how many of it each child reads. `csa` are the paper's widths, of which
-    `notes` say why others were taken, and where a node may get more than it takes.
+    `sources` says for each class how many of it each child reads; `notes` say why widths are not CSA's.
     """
 
     demands: tuple[Demand, ...]
@@ -138,14 +137,34 @@ def plan(
 
     def tried(other: Inventory, most: int) -> list[int] | None:
         try:
-            return _Planning(demands, other, replace(within, max_nodes=most), reductions or {}).run().widths
+            return _best(demands, other, replace(within, max_nodes=most), reductions or {}).widths
         except InvalidPlan:
             return None
 
     try:
-        return _Planning(demands, inventory, within, reductions or {}).run()
+        return _best(demands, inventory, within, reductions or {})
     except TooFew as short:
         raise InvalidPlan([remedies.problem(short, inventory, load_of(demands), tried)]) from None
+
+
+def _best(
+    demands: tuple[Demand, ...], inventory: Inventory, within: Within, reductions: Mapping[int, float]
+) -> Plan:
+    """The fewest nodes of several ways to go about it: with any kind of node as the root, and with children
+    on those that take the most, or the least. Raises what is wrong with the first way."""
+    found: Plan | None = None
+    wrong: InvalidPlan | None = None
+    for way in inventory.ways():
+        try:
+            other = _Planning(demands, way, within, reductions).run()
+        except InvalidPlan as error:
+            wrong = wrong or error
+        else:
+            found = other if found is None or other.nodes < found.nodes else found
+    if found is None:
+        assert wrong is not None
+        raise wrong
+    return replace(found, inventory=inventory)
 
 
 def _problems(demands: Sequence[Demand], inventory: Inventory, within: Within) -> Iterator[Problem]:
@@ -191,19 +210,25 @@ class _Planning:
         if not len(shelf.capacities):
             raise TooFew("root", self.widths, 0, shelf.capacities, self.within.max_nodes)
         (root,), capacity = shelf.first(1), int(shelf.capacities[0])
+        reach = [load_of(self.demands)]
+        if self._fits_one(capacity):
+            # What one child takes, the root takes as well: they are counted as one.
+            groups = self._groups()
+            found = np.array([[group.count] for group in groups], np.int64)
+            child = max(self.inventory.child, key=lambda kind: kind.limit)
+            kind = min(child, root, key=lambda kind: kind.limit)
+            self.layers.append(Layer("root", (kind,), packing.loads(groups, found), reach[0]))
+            return Plan(self.demands, tuple(self.layers), found, self.inventory, None)
         stock.take([root])
         sources = self._children(stock)
-        reach = [load_of(self.demands)]
-        if self.layers[0].width == 1 and self.layers[0].rates[0] <= capacity:
-            # What one child takes, the root takes as well.
-            self.layers[0] = replace(self.layers[0], role="root", kinds=(root,))
         while self.layers[-1].role != "root":
             reach.append(reach[-1] * self._share())
             sends = self._sends()
             if max(reach[-1] * UNIT, Fraction(int(sends.sum()))) <= capacity:
                 self._add("root", (root,), np.zeros(len(sends), np.int64), sends, reach[-1])
             elif len(self.layers) == MAX_LAYERS:
-                raise LayersDoNotEnd(root, Fraction(max(reach[-1], Fraction(int(sends.sum()), UNIT))))
+                most = max(reach[-1], Fraction(int(sends.sum()), UNIT))
+                raise LayersDoNotEnd(root, self.inventory.margin, most)
             else:
                 self._intermediate(stock, sends, reach[-1])
         return Plan(
@@ -218,11 +243,24 @@ class _Planning:
     def _less(self, reaching: Fraction) -> Less:
         left_out = self.layers[-2]
         rate = max(reaching, Fraction(int(left_out.rates.sum()), UNIT))
-        return Less((*self.widths[:-2], 1), rate, self.layers[-1].kinds[0].limit)
+        limit = self.layers[-1].kinds[0].limit
+        if len(self.layers) == 2:
+            # Without children it is one child that takes it all.
+            limit = min(limit, max(kind.limit for kind in self.inventory.child))
+        return Less((*self.widths[:-2], 1), rate, limit)
 
     @property
     def widths(self) -> list[int]:
         return [layer.width for layer in self.layers]
+
+    def _groups(self) -> list[Group]:
+        return [Group(at_least(each.rate), each.count) for each in self.demands]
+
+    def _fits_one(self, capacity: int) -> bool:
+        """Whether one child, and the root, take it all."""
+        total = sum(group.rate * group.count for group in self._groups())
+        child = max((self.inventory.capacity(kind) for kind in self.inventory.child), default=0)
+        return total <= min(capacity, child) and self.within.min_width == 1 and not self.within.per_node
 
     def _children(self, stock: Stock) -> Whole:
         """Sources onto children, so that none has more than it takes."""
@@ -232,7 +270,7 @@ class _Planning:
             told = [(each.field, each.name, each.rate) for each in large]
             raise TooLarge(largest, self.inventory.margin, told)
         shelf = stock.shelf("child", self.within.max_nodes - 1)
-        groups = [Group(at_least(each.rate), each.count) for each in self.demands]
+        groups = self._groups()
         total = sum(group.rate * group.count for group in groups)
         least = shelf.fewest(total)
         everyone = self.within.per_node and all(kind.count is not None for kind in self.inventory.child)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from headwater.errors import Problem
-from headwater.planning.amounts import UNIT
+from headwater.planning.amounts import MOST, UNIT
 from headwater.planning.csa import exact
 from headwater.planning.figures import at_least_three_digits
 from headwater.planning.inventory import Inventory, Kind
@@ -54,7 +54,9 @@ def _too_few(short: TooFew, inventory: Inventory, or_raise: str, tried: Tried) -
 
 
 def _more(kind: Kind, inventory: Inventory, most: int, tried: Tried) -> int | None:
-    """How many more of a kind suffice."""
+    """How many more of a kind suffice; None where more do not help, or there are as many as are asked for."""
+    if kind.count is None:
+        return None
     high = 1
     for _ in range(_DOUBLINGS):
         if tried(inventory.with_more(kind, high), most) is not None:
@@ -75,12 +77,11 @@ def _more(kind: Kind, inventory: Inventory, most: int, tried: Tried) -> int | No
 def _limits(inventory: Inventory, most: int, tried: Tried) -> str:
     """To what the limits would have to be raised for these nodes to do; empty where nothing helps."""
     low, high = Fraction(1), Fraction(2)
-    for _ in range(_DOUBLINGS):
-        if tried(inventory.scaled(high), most) is not None:
-            break
+    largest = max(exact(kind.limit) for kind in inventory.kinds)
+    while tried(inventory.scaled(high), most) is None:
         low, high = high, high * 2
-    else:
-        return ""
+        if largest * high > MOST:
+            return ""
     fields = [kind.field for kind in inventory.kinds]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

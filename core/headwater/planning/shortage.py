@@ -36,14 +36,14 @@ class TooLarge(InvalidPlan):
 class LayersDoNotEnd(InvalidPlan):
     """A root that takes less than what any number of layers sends it."""
 
-    def __init__(self, root: Kind, rate: Fraction) -> None:
+    def __init__(self, root: Kind, margin: float, rate: Fraction) -> None:
         super().__init__(
             [
                 Problem(
                     root.field,
                     f"is {root.limit:g} for the root, but {float(rate):g} items a second reach it behind any "
                     "number of layers",
-                    f"raise it to {at_least_three_digits(rate)}",
+                    f"raise it to {at_least_three_digits(rate / (1 - exact(margin)))}",
                 )
             ]
         )

@@ -50,11 +50,13 @@ def next_tree(
     rates: Mapping[str, int],
     sends: Mapping[str, int],
     capacity: int,
+    reductions: Mapping[int, float] | None = None,
 ) -> Step:
     """A tree of at least these widths, root included, that moves as little as can be.
 
-    `rates` are of the sources that are there, `sends` of nodes as far as they were measured; each node takes
-    `capacity`. A layer is wider than asked for where that spares moves, or where nothing else fits.
+    `rates` are of the sources that are there, `sends` of nodes and `reductions` of layers as far as they were
+    measured; each node takes `capacity`. A layer is wider than asked for where that spares moves, or where
+    nothing else fits.
     """
     # A plan of one layer is one child under the root.
     wanted = list(widths[:-1]) or [1]
@@ -84,10 +86,9 @@ def next_tree(
         into: dict[str, list[int]] = {name: [] for name in names}
         for item, node in found.items():
             into[node].append(items[item])
-        # Where nothing was measured: half of what a child takes, and of what a node takes the largest.
         items = {
             # Who sends more than any parent takes has one for itself.
-            name: min(sends.get(name, max(taken, default=0) if place else sum(taken) // 2), capacity)
+            name: min(sends.get(name, _expected(taken, place + 1, reductions or {})), capacity)
             for name, taken in into.items()
         }
         held = before.parents
@@ -102,6 +103,14 @@ def next_tree(
         tuple(moves(before.sources, sources)),
         tuple(move for move in moves(before.parents, parents) if move.item in was),
     )
+
+
+def _expected(taken: Sequence[int], layer: int, reductions: Mapping[int, float]) -> int:
+    """What a node sends that was not measured: as its layer does, else half of what a child takes, and of
+    what a node takes the largest."""
+    if layer in reductions:
+        return int(sum(taken) * reductions[layer])
+    return sum(taken) // 2 if layer == 1 else max(taken, default=0)
 
 
 def fixed_tree(widths: Sequence[int], sources: Sequence[str]) -> Tree:

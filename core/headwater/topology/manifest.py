@@ -207,7 +207,7 @@ def _node(section: Section, sources: Iterable[SourceClass]) -> NodeSpec:
                 "ingestLimit",
                 f"leaves {most:g} events a second with its margin, but one source of class {source.name!r} "
                 f"sends {source.rate:g}",
-                "raise ingestLimit, or split the source",
+                f"raise ingestLimit to {source.rate / (1 - margin):.6g} or more, or split the source",
             )
     return NodeSpec(limit, margin, tuple(classes))
 
