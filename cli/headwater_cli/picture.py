@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group
@@ -11,6 +11,9 @@ from rich.text import Text
 
 from headwater_cli.summary import size
 from headwater_cli.times import moment, seconds
+
+# Of how many nodes the headroom is shown, those that have the least.
+NODES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Picture:
     latest: Sequence[str] = field(default_factory=tuple)
     # Where Spark shows itself, if it does.
     page: str | None = None
+    # Of each node, as a share of its limit.
+    headroom: Mapping[str, float] = field(default_factory=dict)
 
     def __rich__(self) -> Group:
         latest = Text("\n".join(self.latest), no_wrap=True, overflow="ellipsis")
@@ -77,6 +82,11 @@ class Picture:
         if self.latency is not None:
             line += f"; latency p50 {self.latency[0]:,.0f} ms, p99 {self.latency[1]:,.0f} ms"
         yield Text(line)
+        if self.headroom:
+            least = sorted(self.headroom.items(), key=lambda found: found[1])
+            shown = ", ".join(f"{name} {left:.0%}" for name, left in least[:NODES])
+            more = f", {len(least) - NODES} nodes with more" if len(least) > NODES else ""
+            yield Text(f"headroom: {shown}{more}")
         if self.page is not None:
             yield Text(f"Spark: {self.page}")
 

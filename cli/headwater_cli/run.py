@@ -24,6 +24,7 @@ from rich.text import Text
 from headwater.events import Batch
 from headwater.planning.assignment import Move
 from headwater.planning.hysteresis import largest
+from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
 from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
@@ -39,7 +40,6 @@ from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
 from headwater_cli.picture import Picture, Row
 from headwater_cli.piped import UNNAMED, VERIFIABLE, Piped, expecting
-from headwater_cli.planner import Planner, limits_of
 from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
 from headwater_cli.results import Results
@@ -668,7 +668,14 @@ class Run:
             self._latencies(),
             list(self._results.latest),
             self.root.last.get("ui"),
+            self._headrooms(),
         )
+
+    def _headrooms(self) -> dict[str, float]:
+        """Of each node, from the root down."""
+        if self.headroom is None:
+            return {}
+        return {process.name: self.headroom.of(process) for process in self.local.processes}
 
     def _left(self, nodes: Nodes) -> float | None:
         """The least headroom of a layer."""

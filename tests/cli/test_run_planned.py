@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -11,15 +12,17 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from rich.console import Console
 
 from headwater.errors import InvalidPlan
 from headwater.planning.asked import plan_of
+from headwater.planning.planner import Planner
 from headwater.topology import NodeSpec, topology_of
 from headwater_cli import headroom, scales
 from headwater_cli.app import main
 from headwater_cli.headroom import Headroom
 from headwater_cli.nodes import Nodes
-from headwater_cli.planner import Planner
+from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
 from headwater_cli.scales import Phase
 from tests.cli.test_plan import EXAMPLES
@@ -193,6 +196,21 @@ def test_what_is_measured_replaces_the_bound_and_is_remembered() -> None:
         planner.replan(0, {"s": 500.0})
 
 
+def test_a_tree_never_has_more_nodes_than_it_may() -> None:
+    document = {**DOCUMENT, "spec": {**DOCUMENT["spec"], "limits": {"maxNodes": 24, "scaleDownAfter": "3s"}}}
+    planner = Planner(topology_of(document), NodeSpec(100, 0.1))
+    assert planner.replan(0, {f"s{n}": 5.0 for n in range(200)}).tree.widths == [12, 6, 3, 2, 1]
+    # All of them wider at once would be 43 nodes.
+    many = {f"s{n}": 5.0 for n in range(380)}
+    step = planner.replan(1_000_000, many, {}, {1: 0.04})
+    assert step.tree.widths == [22, 1]
+    assert step.tree.sources.keys() == many.keys()
+    with pytest.raises(InvalidPlan, match="maxNodes"):
+        planner.replan(2_000_000, {f"s{n}": 5.0 for n in range(1_000)})
+    # What cannot be planned leaves it as it was.
+    assert planner.tree == step.tree
+
+
 # Headroom
 
 
@@ -252,6 +270,17 @@ def test_nodes_are_expected_to_send_as_their_layer_does() -> None:
     more = planner.replan(1_000_000, {**sources, **{f"t{n}": 5.0 for n in range(5)}})
     assert more.tree.widths[1:] == first.tree.widths[1:]
     assert not more.nodes
+
+
+def test_the_picture_shows_who_has_the_least() -> None:
+    rows = [Row("children", 20, 1.0, 1.0, 1.0, None, -0.2), Row("root", 1, 1.0, None, None, None, 0.5)]
+    left = {f"l1-{n}": n / 20 for n in range(20)}
+    out = Console(file=io.StringIO(), width=200)
+    out.print(Picture("plant", rows, None, None, 0, 0.0, headroom=left))
+    shown = out.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
+    assert "-20%" in shown
+    assert "headroom: l1-0 0%, l1-1 5%," in shown
+    assert "8 nodes with more" in shown
 
 
 # The limit of a node

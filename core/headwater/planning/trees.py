@@ -26,6 +26,11 @@ class Tree:
         return [*map(len, self.layers), 1]
 
     @property
+    def size(self) -> int:
+        """How many nodes, the root among them; a child that the root could stand for is none of its own."""
+        return 1 if self.widths == [1, 1] else sum(self.widths)
+
+    @property
     def nodes(self) -> list[str]:
         return [name for layer in self.layers for name in layer]
 
@@ -51,12 +56,14 @@ def next_tree(
     sends: Mapping[str, int],
     capacity: int,
     reductions: Mapping[int, float] | None = None,
+    *,
+    stable: bool = True,
 ) -> Step:
     """A tree of at least these widths, root included, that moves as little as can be.
 
     `rates` are of the sources that are there, `sends` of nodes and `reductions` of layers as far as they were
     measured; each node takes `capacity`. A layer is wider than asked for where that spares moves, or where
-    nothing else fits.
+    nothing else fits. Unless it is to be `stable`: then everybody may move, and nodes alone stay.
     """
     # A plan of one layer is one child under the root.
     wanted = list(widths[:-1]) or [1]
@@ -64,7 +71,7 @@ def next_tree(
     named = [*before.named, *[0] * (len(wanted) - len(before.named))]
     parents: dict[str, str] = {}
     items: Mapping[str, int] = rates
-    held: Mapping[str, str] = before.sources
+    held: Mapping[str, str] = before.sources if stable else {}
     sources: dict[str, str] = {}
     for place, width in enumerate(wanted):
         old = before.layers[place] if place < len(before.layers) else ()
@@ -91,7 +98,7 @@ def next_tree(
             name: min(sends.get(name, _expected(taken, place + 1, reductions or {})), capacity)
             for name, taken in into.items()
         }
-        held = before.parents
+        held = before.parents if stable else {}
     parents.update(dict.fromkeys(layers[-1], ROOT))
     tree = Tree(tuple(layers), sources, parents, tuple(named))
     kept = set(tree.nodes)

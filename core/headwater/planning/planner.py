@@ -1,11 +1,11 @@
-"""What keeps the plan of a run true: the tree that it should have by now, and what to do for it."""
+"""What keeps a plan true while a tree runs: the tree that there should be by now, and what to do for it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from headwater.errors import InvalidPlan
+from headwater.errors import InvalidPlan, Problem
 from headwater.planning.amounts import at_least
 from headwater.planning.asked import reductions_of, within_of
 from headwater.planning.hysteresis import Hysteresis
@@ -19,7 +19,7 @@ BOUND = 0.5
 
 
 class Planner:
-    """Plans of one run. Its nodes are alike, but for the root: classes are of other machines."""
+    """Plans of one tree whose nodes are alike, but for the root."""
 
     def __init__(self, topology: Topology, node: NodeSpec) -> None:
         self.limit, self.root_limit = limits_of(topology, node)
@@ -65,18 +65,29 @@ class Planner:
             found = plan(demands, self._inventory, self._within)
         current = self.tree.widths if self.tree.layers else found.widths
         widths = self._hysteresis.widths(now, found.widths, current)
-        step = next_tree(
+        step = self._step(widths, rates, stable=True)
+        if step.tree.size > self._within.max_nodes:
+            # As few moves as can be would be too many nodes: then everybody may move.
+            step = self._step(found.widths, rates, stable=False)
+        if step.tree.size > self._within.max_nodes:
+            said = f"is {self._within.max_nodes}, but the tree needs {step.tree.size} nodes"
+            remedy = f"raise it to {step.tree.size}"
+            raise InvalidPlan([Problem("spec.limits.maxNodes", said, remedy)])
+        there = set(step.tree.nodes)
+        self._sends = {name: rate for name, rate in self._sends.items() if name in there}
+        self.tree, self.plan = step.tree, found
+        return step
+
+    def _step(self, widths: Sequence[int], rates: Mapping[str, float], *, stable: bool) -> Step:
+        return next_tree(
             self.tree,
             widths,
             {name: at_least(rate) for name, rate in rates.items()},
             {name: at_least(rate) for name, rate in self._sends.items()},
             self._inventory.capacity(self._inventory.child[0]),
             self._reductions if self.beyond is None else {},
+            stable=stable,
         )
-        there = set(step.tree.nodes)
-        self._sends = {name: rate for name, rate in self._sends.items() if name in there}
-        self.tree, self.plan = step.tree, found
-        return step
 
     def _measured(self, layer: int, ratio: float) -> None:
         """More than Theorem 1 says is a reason to plan anew at the children alone, and beyond the margin:
