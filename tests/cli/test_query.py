@@ -64,7 +64,8 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_queries_come_and_go_in_a_run_that_is_exact(machine: Machine) -> None:
-    running = machine.start("run", EXAMPLE, "--seconds", 12, "--verify", "--json")
+    tree = ("--children", 2, "--layers", 1)
+    running = machine.start("run", EXAMPLE, *tree, "--seconds", 12, "--verify", "--json")
     try:
         status = machine.until_watermark()
         assert status["topology"] == "factory"
