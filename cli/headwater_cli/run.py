@@ -413,9 +413,18 @@ class Run:
                 self._open.discard(feed.name)
 
     async def _sent(self, feed: Feed, source: Source) -> None:
+        if self._scale:
+            # What it would have sent before would come at once, and overrun its child.
+            while not source.connected and source.fenced is None:
+                await asyncio.sleep(self._look)
+            if isinstance(feed, Generated) and feed.sensor.begin:
+                feed.sensor = replace(feed.sensor, begin=ceil(monotonic() - self._begun))
         begin = monotonic()
         for number, part in enumerate(feed.parts(), start=1):
             self._given[feed.name] = number
+            if self._scale:
+                # Nor does it make up for time that it was late.
+                begin = max(begin, monotonic() - number)
             # A second of events a second: what a sensor does.
             await asyncio.sleep(0 if self._rush else max(begin + number - 1 - monotonic(), 0))
             # Events that are generated have values: what has none is the heartbeat behind them.
