@@ -18,8 +18,8 @@ from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
 SECONDS = 10.0
-# How many sources are assigned by one request, which has 65,536 bytes.
-ASSIGNED = 128
+# How many sources are assigned by one request: with the longest names they are below its 65,536 bytes.
+ASSIGNED = 100
 _PROBLEMS = "headwater-problems-bin"
 # By this name the root is known, wherever it runs.
 _ROOT = "root"

@@ -57,11 +57,11 @@ class Summary:
     # By node: the least share of its limit that it had left; of those that had more to take than that, the
     # most items a second, the limit, and how many messages had to wait at once.
     headroom: dict[str, float] = field(default_factory=dict)
-    # Why no tree can be planned for what nodes do send, if so.
-    beyond: str = ""
+    overrun: dict[str, list[float]] = field(default_factory=dict)
     # The most events that sources held because the root had not counted them.
     held_back: int = 0
-    overrun: dict[str, list[float]] = field(default_factory=dict)
+    # Why no tree can be planned for what nodes do send, if so.
+    beyond: str = ""
     latency_p50_ms: float | None = None
     latency_p99_ms: float | None = None
     # By source: why it is in quarantine; of others of which the root took nothing more, what it told them.

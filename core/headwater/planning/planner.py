@@ -10,7 +10,7 @@ from headwater.planning.amounts import at_least
 from headwater.planning.asked import reductions_of, within_of
 from headwater.planning.hysteresis import Hysteresis
 from headwater.planning.inventory import Inventory, Kind, Stock, alike, inventory_of
-from headwater.planning.plan import Demand, Plan, Within, plan
+from headwater.planning.plan import Demand, Within, plan
 from headwater.planning.trees import Step, Tree, next_tree
 from headwater.topology import NodeSpec, Topology
 
@@ -22,16 +22,15 @@ class Planner:
     """Plans of one tree whose nodes are alike, but for the root."""
 
     def __init__(self, topology: Topology, node: NodeSpec) -> None:
-        self.limit, self.root_limit = limits_of(topology, node)
+        limit, root_limit = limits_of(topology, node)
         self.margin = node.margin
-        plain = alike(self.limit, node.margin)
-        root = (Kind("root", self.root_limit, 1),)
+        plain = alike(limit, node.margin)
+        root = (Kind("root", root_limit, 1),)
         self._inventory = Inventory(plain.child, plain.intermediate, root, node.margin)
         asked = within_of(topology)
         self._within = Within(asked.min_width, asked.max_nodes)
         self._hysteresis = Hysteresis(topology.limits.scale_down_after)
         self.tree = Tree()
-        self.plan: Plan | None = None
         self.beyond: InvalidPlan | None = None
         self._known = reductions_of(topology)
         self._reductions = dict(self._known)
@@ -75,7 +74,7 @@ class Planner:
             raise InvalidPlan([Problem("spec.limits.maxNodes", said, remedy)])
         there = set(step.tree.nodes)
         self._sends = {name: rate for name, rate in self._sends.items() if name in there}
-        self.tree, self.plan = step.tree, found
+        self.tree = step.tree
         return step
 
     def _step(self, widths: Sequence[int], rates: Mapping[str, float], *, stable: bool) -> Step:
