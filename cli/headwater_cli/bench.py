@@ -21,7 +21,8 @@ from headwater_cli.run import Run
 
 # Before anything is measured, in seconds.
 WARM = 3.0
-CHILDREN = 2
+# One of each: with two cores there is none to spare for more.
+CHILDREN = 1
 # The share of a core from which on a limit is more than an estimate.
 HALF = 0.5
 ROLES = ("child", "intermediate", "root")
@@ -59,10 +60,10 @@ def bench() -> None:
 def node(manifest: Path | None, seconds: int, as_json: bool) -> None:
     """Measure how many items a second a node takes on this machine, with the queries of MANIFEST.
 
-    Two children, a node above them and an embedded root run as processes. The sources of the manifest send
-    as fast as they are let, a second of their events at once, and it is measured how much of a core each
-    process takes for it: the limit is what a whole core would take. An item of a child is an event, one of
-    the others a row of a batch; ingestLimit is for both, so it is the lower one.
+    A child, a node above it and an embedded root run as processes. The sources of the manifest send as fast
+    as they are let, a second of their events at once, and it is measured how much of a core each process
+    takes for it: the limit is what a whole core would take. An item of a child is an event, one of the
+    others a row of a batch; ingestLimit is for both, so it is the lower one.
 
     Measure on the device that will be the node, with nothing else at work, and plan with a margin.
 
@@ -98,11 +99,11 @@ def node(manifest: Path | None, seconds: int, as_json: bool) -> None:
         unit = "events/s" if each.role == "child" else "rows/s"
         table.add_row(each.role, f"{each.items:,.0f}", f"{each.cores:.0%}", f"{each.limit:,.0f} {unit}")
     screen.console().print(table)
-    busiest = max(each.cores for each in taken if each.role != "root")
-    if busiest < HALF:
+    decides = min((each for each in taken if each.role != "root"), key=lambda each: each.limit)
+    if decides.cores < HALF:
         click.echo(
-            f"measured at {busiest:.0%} of a core, so it is an estimate: the machine is busy, or the sources "
-            "could not send more",
+            f"the {decides.role} decides, measured at {decides.cores:.0%} of a core, so it is an estimate: "
+            "the machine is busy, or no more could be sent to it",
             err=True,
         )
     click.echo(line)
@@ -140,7 +141,7 @@ async def _measured(work: Run, seconds: int, *, quiet: bool) -> list[Taken]:
         raise RuntimeError(
             f"nothing came to the {idle[0]} while it was measured; give it longer with --seconds"
         )
-    return [_together(role, [each for each in found if each.role == role]) for role in ROLES]
+    return sorted(found, key=lambda each: ROLES.index(each.role))
 
 
 async def _still(running: asyncio.Task[object]) -> None:
@@ -152,11 +153,6 @@ async def _still(running: asyncio.Task[object]) -> None:
 
 def _role(process: Process) -> str:
     return "root" if process.name == "root" else "child" if process.name.startswith("l1-") else "intermediate"
-
-
-def _together(role: str, each: list[Taken]) -> Taken:
-    """The mean of those of one role."""
-    return Taken(role, sum(one.items for one in each) / len(each), sum(one.cores for one in each) / len(each))
 
 
 def _cpu(process: Process) -> float:

@@ -8,8 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
-from headwater_cli.generator import KEYS, MARKS, Columns, Sensor, last_beat
+from headwater_cli.generator import KEYS, MARKS, SECOND, Columns, Sensor, last_beat
 from headwater_source.columns import Coded, Events
+
+# How many seconds of a sensor are made before they come again.
+PERIOD = 10
 
 
 class Feed(Protocol):
@@ -53,6 +56,21 @@ class Generated:
             if number >= self.seconds:
                 break
         yield beat(last_beat(self.sensor.begin + self.seconds))
+
+
+@dataclass(slots=True)
+class Repeated(Generated):
+    """A sensor whose first seconds come again and again, later each time: made at no cost, so that whoever
+    takes them is what is measured."""
+
+    def parts(self) -> Iterator[Events]:
+        first = [events_of(second) for second in self.sensor.seconds(PERIOD)]
+        number = 0
+        while number < self.seconds:
+            part, later = first[number % PERIOD], number // PERIOD * PERIOD * SECOND
+            yield Events(part.ts + later, part.value, key=part.key, mark=part.mark)
+            number += 1
+        yield beat(last_beat(self.sensor.begin + number))
 
 
 @dataclass(slots=True)

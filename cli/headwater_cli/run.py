@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import tempfile
@@ -32,7 +33,7 @@ from headwater.topology import NodeSpec, Topology
 from headwater_cli import generator, headroom, runs, scales
 from headwater_cli.ahead import Ahead
 from headwater_cli.client import At, connected
-from headwater_cli.feeds import Cut, Feed, Generated, beat
+from headwater_cli.feeds import Cut, Feed, Generated, Repeated, beat
 from headwater_cli.generator import AFTER, SECOND, Sensor, needed, sensors
 from headwater_cli.headroom import Headroom
 from headwater_cli.latency import Latency
@@ -74,6 +75,10 @@ CHILDREN, LAYERS = 2, (1,)
 REPLANNED, SETTLED, TURNING, LEAVING = 1.0, 5.0, 1.0, 30.0
 # How many times a second a source sends where nodes are held to a limit: at once, it would all have to wait.
 PIECES = 10
+# How soon a source that sends as fast as it is let looks whether it is let, in seconds.
+RUSH = 0.005
+# Where files are memory, on Linux.
+SHARED = "/dev/shm"
 Echo = Callable[[str], None]
 
 
@@ -120,7 +125,8 @@ class Run:
             if events is not None:
                 found = generator.limited(found, events)
                 self.seconds = needed(found)
-            self.feeds = [Generated(sensor, self.seconds) for sensor in found]
+            kind = Repeated if rush else Generated
+            self.feeds = [kind(sensor, self.seconds) for sensor in found]
         node = topology.node
         self.planner: Planner | None = None
         if children is None and layers is None and node is not None:
@@ -135,7 +141,9 @@ class Run:
             widths = [children or CHILDREN, *(LAYERS if layers is None else layers), 1]
             self.first = fixed_tree(widths, [feed.name for feed in self.feeds])
             self.largest = self.first.widths
-        self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
+        # A disk would hold back who sends as fast as it is let.
+        memory = SHARED if rush and os.access(SHARED, os.W_OK) else None
+        self.directory = Path(tempfile.mkdtemp(prefix="headwater-", dir=memory))
         limits = None if node is None else limits_of(topology, node)
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
@@ -425,8 +433,13 @@ class Run:
             if self._scale:
                 # Nor does it make up for time that it was late.
                 begin = max(begin, monotonic() - number)
-            # A second of events a second: what a sensor does.
-            await asyncio.sleep(0 if self._rush else max(begin + number - 1 - monotonic(), 0))
+            if self._rush:
+                # No further ahead than that: whoever only fills spools sends nothing meanwhile.
+                while source.accepted > source.sent and source.fenced is None:
+                    await asyncio.sleep(RUSH)
+            else:
+                # A second of events a second: what a sensor does.
+                await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
             # Events that are generated have values: what has none is the heartbeat behind them.
             last = part.bare is not None
             for place, piece in enumerate(self._pieces(part)):
