@@ -7,61 +7,45 @@ import os
 import shutil
 import signal
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from math import ceil, inf
+from math import inf
 from pathlib import Path
-from time import monotonic, sleep, time
+from time import monotonic
 from typing import Any
 
 from click import ClickException
 from rich.live import Live
 from rich.text import Text
 
-from headwater.events import Batch
-from headwater.planning.assignment import Move
 from headwater.planning.hysteresis import largest
 from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
-from headwater.prefix import NO_SKIPS, judge
-from headwater.rows import TS_MAX, TS_MIN
 from headwater.topology import NodeSpec, Topology
-from headwater_cli import generator, headroom, runs, scales
-from headwater_cli.ahead import Ahead
+from headwater_cli import generator, runs, scales
 from headwater_cli.client import At, connected
-from headwater_cli.feeds import Cut, Feed, Generated, Repeated, beat
-from headwater_cli.generator import AFTER, SECOND, Sensor, needed, sensors
+from headwater_cli.feeds import Cut, Generated, Repeated
+from headwater_cli.following import ENDLESS, Following
+from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
 from headwater_cli.latency import Latency
 from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
 from headwater_cli.picture import Picture, Row
-from headwater_cli.piped import UNNAMED, VERIFIABLE, Piped, expecting
+from headwater_cli.piped import VERIFIABLE, Piped, expecting
 from headwater_cli.processes import Process
 from headwater_cli.rates import Rates
 from headwater_cli.results import Results
-from headwater_cli.scales import Phase
+from headwater_cli.scales import Cast, Phase
+from headwater_cli.screen import Echo
+from headwater_cli.senders import LOOK, Manner, Senders
 from headwater_cli.summary import Layer, Summary
-from headwater_cli.tally import Tally
 from headwater_cli.verify import differing
-from headwater_source import Source
-from headwater_source.client import SourceClient
-from headwater_source.columns import Events
-from headwater_source.origin import directory_name
 
 PATIENCE = 120.0
-# How often is looked whether a source is still taken, in seconds.
-LOOK = 0.1
-# From how many sources on that is looked at less often; and how many of them begin at once.
-MANY, TOGETHER = 100, 50
 # So many sources the root is asked about: all that there are.
 EVERY = 1_000_000_000
-# For as long as sources go on that are ended by somebody, in seconds.
-ENDLESS = 86_400
 # How many windows of those that come at once are printed.
 ECHOED = 3
 # How often is told what is waited for, in seconds.
@@ -70,16 +54,8 @@ TELL = 5.0
 SINKS_PATIENCE = 60.0
 # Where neither a plan nor anybody says how many there are: children, and widths of the layers above them.
 CHILDREN, LAYERS = 2, (1,)
-# How often is looked whether the plan holds, in seconds; from when on what nodes send is known; and how long
-# those below a node that ends have to turn elsewhere, at least and at most.
-REPLANNED, SETTLED, TURNING, LEAVING = 1.0, 5.0, 1.0, 30.0
-# How many times a second a source sends where nodes are held to a limit: at once, it would all have to wait.
-PIECES = 10
-# How soon a source that sends as fast as it is let looks whether it is let, in seconds.
-RUSH = 0.005
 # Where files are memory, on Linux.
 SHARED = "/dev/shm"
-Echo = Callable[[str], None]
 
 
 class Run:
@@ -114,32 +90,30 @@ class Run:
             seconds = ENDLESS
         self.topology, self.document, self.seconds = topology, document, seconds
         self._scale = list(scale)
-        # Who sends in each slot of a class, and how many have sent in it.
-        self._slots: dict[tuple[int, int], Sensor] = {}
-        self._times: Counter[tuple[int, int]] = Counter()
+        self._cast = Cast(self._asked)
         self._spark = (engine or topology.root.engine) == "spark"
         self.piped = piped
-        self.feeds: list[Feed] = []
+        feeds: list[Generated] = []
         if piped is None:
-            found = self._sensors(scale[0]) if scale else sensors(topology)
+            found = self._cast.sensors(scale[0]) if scale else sensors(topology)
             if events is not None:
                 found = generator.limited(found, events)
                 self.seconds = needed(found)
             kind = Repeated if rush else Generated
-            self.feeds = [kind(sensor, self.seconds) for sensor in found]
+            feeds = [kind(sensor, self.seconds) for sensor in found]
         node = topology.node
         self.planner: Planner | None = None
         if children is None and layers is None and node is not None:
             self.planner = Planner(topology, node)
             # A pipe has no rates of its own: those of the manifest hold.
-            given = {feed.name: feed.sensor.rate for feed in self._generated} or _expected(topology)
+            given = {feed.name: feed.sensor.rate for feed in feeds} or _expected(topology)
             self.first = self.planner.replan(0, given).tree
             # Better now than in the midst of it.
             later = [self._planned(topology, node, phase) for phase in scale]
             self.largest = largest([self.first.widths, *later])
         else:
             widths = [children or CHILDREN, *(LAYERS if layers is None else layers), 1]
-            self.first = fixed_tree(widths, [feed.name for feed in self.feeds])
+            self.first = fixed_tree(widths, [feed.name for feed in feeds])
             self.largest = self.first.widths
         # A disk would hold back who sends as fast as it is let.
         memory = SHARED if rush and os.access(SHARED, os.W_OK) else None
@@ -148,29 +122,15 @@ class Run:
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
         self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
-        self._limited, self._rush = limited, rush
-        self._feeding: set[asyncio.Task[None]] = set()
-        # Feeds that go on, by name, and when the first of them began.
-        self._going: dict[str, Generated] = {}
-        self._begun = 0.0
-        self.clients: list[SourceClient] = []
-        self.tally = Tally()
-        # The sources of which the root takes nothing more, and what it has told them.
-        self.fenced: dict[str, str] = {}
-        self.summary = Summary(topology.name, len(self.feeds))
-        # What the sources have handed over: their largest times, how fast, and since when.
-        self._largest: dict[str, int] = {}
+        self.summary = Summary(topology.name, len(feeds))
         # Until when everything has to be counted, if that is known.
         self._until = inf
-        # Sources that are generated and not gone for good.
-        self._open: set[str] = set()
-        # Of each source that is generated, how many parts it was given.
-        self._given: dict[str, int] = {}
         self._sending = Rates()
-        waited_for = len(self.feeds) if piped is None else piped.expected
+        waited_for = len(feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
-        # What is to be ended with the run.
-        self._closing: list[Callable[[], None]] = []
+        manner = Manner(scripted=bool(scale), limited=limited, rush=rush)
+        self.senders = Senders(self.directory / "spools", self._latency, manner)
+        self.senders.feeds += feeds
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(
@@ -190,14 +150,14 @@ class Run:
             if self._spark:
                 await self._until_merging(begin, live, echo)
             with runs.announced(f"127.0.0.1:{self.root.port}", self.topology.name):
-                begin = self._begun = monotonic()
+                begin = self.senders.begun = monotonic()
                 for feed in self._generated:
-                    self._go(feed, self.first.sources[feed.name])
+                    self.senders.go(feed, self.local.process(self.first.sources[feed.name]))
                 if self.piped is not None:
-                    self._feeding.add(asyncio.create_task(self._pipe(self.piped, leaves)))
+                    self.senders.pipe(self.piped, leaves)
                 elif self.planner is not None:
                     tell = partial(_show, live=live, echo=echo)
-                    self._feeding.add(asyncio.create_task(self._keep_planned(self.planner, tell)))
+                    self.senders.tasks.add(asyncio.create_task(self._follow(self.planner, tell)))
                 try:
                     await self._until_counted(live, echo if windows else None)
                 except asyncio.CancelledError:
@@ -225,8 +185,8 @@ class Run:
 
     def _verify(self) -> None:
         if self.piped is None or self.piped.verifiable:
-            read = self.tally.read
-            feeds = [Cut(feed, read[feed.name]) if feed.name in read else feed for feed in self.feeds]
+            read, feeds = self.senders.tally.read, self.senders.feeds
+            feeds = [Cut(feed, read[feed.name]) if feed.name in read else feed for feed in feeds]
             self.summary.differing = differing(self.topology, self.directory, feeds)
         else:
             self.summary.unverified = (
@@ -240,34 +200,12 @@ class Run:
 
     async def _stop(self) -> dict[str, int | None]:
         """End everything; gives the code of each process."""
-        for close in self._closing:
-            close()
-        for task in self._feeding:
-            task.cancel()
-        await asyncio.gather(*self._feeding, return_exceptions=True)
-        for client in self.clients:
-            await client.stop()
+        await self.senders.stop()
         return await self.local.stop()
-
-    # The plan
 
     @property
     def _generated(self) -> list[Generated]:
-        return [feed for feed in self.feeds if isinstance(feed, Generated)]
-
-    def _sensors(self, phase: Phase) -> list[Sensor]:
-        """The sources of a phase, in the order of their slots; new ones for slots that were left."""
-        found = []
-        for slot in scales.wanted(self._asked, phase.sources):
-            if slot not in self._slots:
-                kind, times = self._asked.sources[slot[0]], self._times[slot]
-                self._times[slot] += 1
-                name = f"{kind.name}-{kind.site}-{slot[1]}" + (f".{times + 1}" if times else "")
-                seed = (slot[0] * 1_000_003 + slot[1]) * 1_009 + times
-                self._slots[slot] = Sensor(name, kind.site, phase.rate or kind.rate, kind.lateness, seed)
-            found.append(self._slots[slot])
-        self._slots = {slot: self._slots[slot] for slot in scales.wanted(self._asked, phase.sources)}
-        return found
+        return [feed for feed in self.senders.feeds if isinstance(feed, Generated)]
 
     def _planned(self, topology: Topology, node: NodeSpec, phase: Phase) -> list[int]:
         """The widths that a phase is planned with, by the bound; raises if there are none."""
@@ -277,289 +215,31 @@ class Run:
         }
         return Planner(topology, node).replan(0, rates).tree.widths
 
-    async def _keep_planned(self, planner: Planner, tell: Echo) -> None:
-        """Have the tree that the sources need, as the script and what is measured say."""
-        phases = self._scale or [Phase(len(self.feeds), self.seconds)]
-        for number, phase in enumerate(phases):
-            if number:
-                await self._resize(planner, phase, tell)
-            until = monotonic() + phase.seconds
-            while monotonic() < until:
-                await asyncio.sleep(min(REPLANNED, max(until - monotonic(), 0)))
-                measured = headroom.reductions(self.local.layers())
-                await self._replan(planner, {}, tell, measured if monotonic() - self._begun > SETTLED else {})
+    async def _follow(self, planner: Planner, tell: Echo) -> None:
+        following = Following(self.topology, planner, self.local, self.senders, self.summary)
+        script = self._scale or [Phase(len(self.senders.feeds), self.seconds)]
+        await following.follow(script, self._cast, tell)
         if self._scale:
             self.finish()
             self._until = monotonic() + PATIENCE
 
-    async def _resize(self, planner: Planner, phase: Phase, tell: Echo) -> None:
-        """Others from now on: nodes come before those who need them, and go behind them."""
-        wanted = {sensor.name: sensor for sensor in self._sensors(phase)}
-        for name in [name for name in self._going if name not in wanted]:
-            self._end(self._going.pop(name))
-        fresh = {name: sensor for name, sensor in wanted.items() if name not in self._going}
-        kinds = {sensor.name: self._asked.sources[slot[0]] for slot, sensor in self._slots.items()}
-        for name, feed in self._going.items():
-            rate = phase.rate or kinds[name].rate
-            if rate != feed.sensor.latest_rate:
-                feed.sensor.changes.append((self._given.get(name, 0), rate))
-        await self._replan(planner, {name: sensor.rate for name, sensor in fresh.items()}, tell, {})
-        for number, (name, sensor) in enumerate(fresh.items()):
-            second = ceil(monotonic() - self._begun)
-            feed = Generated(replace(sensor, begin=second), self.seconds)
-            self.feeds.append(feed)
-            self.summary.sources = len(self.feeds)
-            self._go(feed, planner.tree.sources[name])
-            if number % TOGETHER == TOGETHER - 1:
-                await asyncio.sleep(LOOK)
-
-    async def _replan(
-        self, planner: Planner, fresh: Mapping[str, float], tell: Echo, measured: Mapping[int, float]
-    ) -> None:
-        rates = {name: feed.sensor.latest_rate for name, feed in self._going.items()} | dict(fresh)
-        if not rates:
-            return
-        sends = {
-            process.name: process.steady.rate("items_up")
-            for nodes in self.local.layers()
-            for process in nodes.processes
-            if measured and process.steady.full
-        }
-        step = planner.replan(int(monotonic() * SECOND), rates, sends, measured)
-        if planner.beyond is not None and not self.summary.beyond:
-            self.summary.beyond = str(planner.beyond.problems[0])
-            tell(f"nodes send more than a tree can be planned for: {self.summary.beyond}")
-        if not (step.begin or step.end or step.nodes or any(move.before for move in step.sources)):
-            self.local.tree = step.tree
-            return
-        tell(headroom.told(step, step.tree.widths))
-        self.summary.widths.append(step.tree.widths)
-        self.summary.moved += [move.item for move in step.sources if move.before is not None]
-        await self.local.begin(step.tree, step.begin)
-        for move in step.nodes:
-            self.local.turn(move.item, move.after)
-        await self._move([move for move in step.sources if move.before is not None])
-        if step.end:
-            await self._until_left(set(step.end), {move.item for move in step.sources if move.before})
-            await self.local.end(step.end)
-        self.summary.nodes = max(self.summary.nodes, len(self.local.processes))
-
-    async def _until_left(self, ending: set[str], moved: set[str]) -> None:
-        """Until nobody sends to nodes that are to end: sources have turned elsewhere, or are counted to their
-        end. Nodes below them turn at once."""
-        until = monotonic() + LEAVING
-        await asyncio.sleep(TURNING)
-        while monotonic() < until:
-            left = [
-                client
-                for client in self.clients
-                if client.name in self._open
-                and (
-                    client.exchange.uplink.parent in ending
-                    or (client.name in moved and not client.exchange.uplink.connected)
-                )
-            ]
-            if not left:
-                return
-            await asyncio.sleep(LOOK)
-
-    async def _move(self, moves: Sequence[Move]) -> None:
-        """One source of each child at a time: each move makes batches of its child anew."""
-        left = list(moves)
-        while left:
-            now: dict[str, Move] = {}
-            for move in left:
-                now.setdefault(move.before or "", move)
-            left = [move for move in left if move not in now.values()]
-            asked = {move.item: move.after for move in now.values()}
-            await asyncio.to_thread(self._assign, asked)
-            await asyncio.sleep(self.topology.flush_interval / SECOND)
-
-    def _assign(self, assignment: Mapping[str, str]) -> None:
-        """A child that has just begun may not be known yet."""
-        until = monotonic() + LEAVING
-        while True:
-            try:
-                with connected(At(f"127.0.0.1:{self.root.port}")) as root:
-                    root.assign(assignment)
-                return
-            except ClickException as error:
-                if monotonic() > until:
-                    raise RuntimeError(error.message) from error
-            sleep(LOOK)
-
-    def _go(self, feed: Generated, child: str) -> None:
-        self._going[feed.name] = feed
-        self._feeding.add(asyncio.create_task(self._feed(feed, self.local.process(child))))
-
     @property
     def is_feeding(self) -> bool:
         """Whether sources have begun to send, and the root has heard of it."""
-        return bool(self._begun and self.root.figure("items"))
+        return bool(self.senders.begun and self.root.figure("items"))
 
     def finish(self) -> None:
         """Have all sources end with the second that they are in."""
-        for feed in self._going.values():
-            self._end(feed)
-
-    def _end(self, feed: Generated) -> None:
-        """A source ends with the second that it is in."""
-        feed.seconds = min(feed.seconds, self._given.get(feed.name, 0))
-
-    # Sources
-
-    async def _feed(self, feed: Feed, child: Process) -> None:
-        source = self._source(feed, child)
-        self._open.add(feed.name)
-        try:
-            await self._sent(feed, source)
-        finally:
-            self._going.pop(feed.name, None)
-            if self._scale:
-                # It is gone for good, and its child may go too.
-                await self._client(feed.name).stop()
-                self._open.discard(feed.name)
-
-    async def _sent(self, feed: Feed, source: Source) -> None:
-        if self._scale:
-            # What it would have sent before would come at once, and overrun its child.
-            while not source.connected and source.fenced is None:
-                await asyncio.sleep(self._look)
-            if isinstance(feed, Generated) and feed.sensor.begin:
-                feed.sensor = replace(feed.sensor, begin=ceil(monotonic() - self._begun))
-        begin = monotonic()
-        for number, part in enumerate(feed.parts(), start=1):
-            self._given[feed.name] = number
-            if self._scale:
-                # Nor does it make up for time that it was late.
-                begin = max(begin, monotonic() - number)
-            if self._rush:
-                # No further ahead than that: whoever only fills spools sends nothing meanwhile.
-                while source.accepted > source.sent and source.fenced is None:
-                    await asyncio.sleep(RUSH)
-            else:
-                # A second of events a second: what a sensor does.
-                await asyncio.sleep(max(begin + number - 1 - monotonic(), 0))
-            # Events that are generated have values: what has none is the heartbeat behind them.
-            last = part.bare is not None
-            for place, piece in enumerate(self._pieces(part)):
-                if place:
-                    await asyncio.sleep(max(begin + number - 1 + place / PIECES - monotonic(), 0))
-                await self._give(feed, source, piece, last=last)
-            if feed.name in self.fenced:
-                return
-        await self._unless_fenced(source, self._flushed(source))
-
-    def _pieces(self, part: Events) -> Iterable[Events]:
-        """What is sent at once: a second of events, or where nodes are held to a limit, as they come."""
-        if not self._limited:
-            return [part] if len(part) else []
-        edges = [len(part) * place // PIECES for place in range(PIECES + 1)]
-        return [part.part(slice(low, high)) for low, high in pairwise(edges) if low < high]
-
-    async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
-        """Events as fast as they come, and behind all of them a heartbeat of every source."""
-        opened: dict[str, Source] = {}
-        latest = TS_MIN
-        ahead = Ahead(piped)
-        self._closing.append(ahead.close)
-        while (part := await ahead.next()) is not None:
-            for name, events in part.by_source(UNNAMED):
-                feed = piped.feed(name, None if events.site is None else events.site.at(0))
-                if name not in opened:
-                    opened[name] = self._source(feed, leaves[len(opened) % len(leaves)])
-                    self.feeds.append(feed)
-                    self.summary.sources = len(self.feeds)
-                latest = max(latest, int(events.ts.max()))
-                if name not in self.fenced:
-                    accepted = await self._give(feed, opened[name], events)
-                    piped.sent(feed, events.part(slice(accepted)))
-        for name, source in opened.items():
-            if name not in self.fenced:
-                feed, last = piped.feeds[name], beat(latest + AFTER)
-                accepted = await self._give(feed, source, last, last=True)
-                piped.sent(feed, last.part(slice(accepted)))
-        for name, source in opened.items():
-            if name not in self.fenced:
-                await self._unless_fenced(source, self._flushed(source))
-
-    def _source(self, feed: Feed, child: Process) -> Source:
-        source = Source(
-            feed.name,
-            f"127.0.0.1:{child.port}",
-            spool=self.directory / "spools" / directory_name(feed.name),
-            site=feed.site,
-            lateness=feed.lateness,
-            child=child.name,
-        )
-        source.open()
-        self.clients.append(source.start())
-        return source
-
-    async def _give(self, feed: Feed, source: Source, events: Events, *, last: bool = False) -> int:
-        """Gives how many of them were accepted: all, unless the root takes nothing more of the source."""
-        before = source.accepted
-        try:
-            await self._unless_fenced(source, source.append(events))
-        finally:
-            # Also what was accepted before an interruption.
-            self.tally.records[feed.name] = source.accepted
-            if last and source.accepted > before:
-                self.tally.ended.add(feed.name)
-        at, accepted = time(), source.accepted - before
-        if feed.name in self.fenced:
-            return accepted
-        known = self._largest.get(feed.name, TS_MIN)
-        batch = Batch(feed.name, 1, events.ts, events.value, bare=events.bare)
-        largest = judge(batch, 0, known, feed.lateness, TS_MAX, NO_SKIPS).largest
-        if largest > TS_MIN:
-            self._largest[feed.name] = largest
-            self._latency.handed(feed.name, largest - feed.lateness, at)
-        return accepted
-
-    async def _flushed(self, source: Source) -> None:
-        """As `source.flush`, but many of them look less often."""
-        while not source.done and source.fenced is None:
-            await asyncio.sleep(self._look)
-        if not source.done:
-            return
-        await source.flush()
+        self.senders.finish()
 
     @property
     def _uncounted(self) -> int:
         """How many events sources hold that the root has not counted."""
-        return max(self.tally.accepted - self.root.figure("accepted"), 0)
-
-    @property
-    def _look(self) -> float:
-        return LOOK * max(1.0, len(self.clients) / MANY)
-
-    async def _unless_fenced(self, source: Source, work: Coroutine[Any, Any, object]) -> None:
-        """Do what waits for the root, as long as that takes anything of the source. Whatever becomes of its
-        name later: for this run it is over, and the others go on."""
-        task = asyncio.create_task(work)
-        try:
-            while not task.done():
-                if source.fenced is not None:
-                    self.fenced[source.name] = source.fenced
-                    break
-                await asyncio.wait({task}, timeout=self._look)
-            else:
-                task.result()
-        finally:
-            # Before anything else is waited for: it would go on meanwhile.
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        if source.name in self.fenced:
-            self._latency.give_up(source.name, time())
-            await self._client(source.name).stop()
-
-    def _client(self, name: str) -> SourceClient:
-        return next(client for client in self.clients if client.name == name)
+        return max(self.senders.tally.accepted - self.root.figure("accepted"), 0)
 
     def _ask_why(self) -> None:
         """What the root says of those who are fenced."""
-        if not self.fenced:
+        if not self.senders.fenced:
             return
         try:
             with connected(At(f"127.0.0.1:{self.root.port}")) as root:
@@ -568,26 +248,27 @@ class Run:
             raise RuntimeError(error.message) from error
         reasons = {each.name: each.reason for each in status.quarantined}
         # In the order of their names: who notices first is chance.
-        for name, told in sorted(self.fenced.items()):
+        for name, told in sorted(self.senders.fenced.items()):
             if name in reasons:
                 self.summary.quarantined[name] = reasons[name]
             else:
                 # For another reason, or it was released since.
                 self.summary.fenced[name] = told
-        read = dict.fromkeys(self.fenced, 0)
+        read = dict.fromkeys(self.senders.fenced, 0)
         for each in status.sources:
             if each.name in read:
                 # Its incarnations follow each other.
                 read[each.name] += each.position
-        self.tally.read = read
+        self.senders.tally.read = read
 
     async def _until_counted(self, live: Live | None, echo: Echo | None) -> None:
         # How long a pipe goes on, nobody knows.
         if self.piped is None and not self._scale:
             self._until = monotonic() + self.seconds + PATIENCE
-        while self._feeding:
-            done, _ = await asyncio.wait(self._feeding, timeout=0.2)
-            self._feeding -= done
+        tasks = self.senders.tasks
+        while tasks:
+            done, _ = await asyncio.wait(tasks, timeout=0.2)
+            tasks -= done
             for task in done:
                 task.result()
             if self.headroom is not None:
@@ -596,7 +277,8 @@ class Run:
             self._refuse_ended()
             if monotonic() > self._until:
                 raise RuntimeError("not everything was counted in time")
-            self._sending.take(monotonic(), {"events": self.tally.accepted, "bytes_up": self._raw})
+            accepted = self.senders.tally.accepted
+            self._sending.take(monotonic(), {"events": accepted, "bytes_up": self.senders.bytes_up})
             found = self._results.look()
             if live is not None:
                 live.update(self.picture())
@@ -652,11 +334,6 @@ class Run:
     def root(self) -> Process:
         return self.local.root
 
-    @property
-    def _raw(self) -> int:
-        """Bytes that the sources have sent to the children."""
-        return sum(client.exchange.bytes_up for client in self.clients)
-
     def picture(self, *, whole: bool = False) -> Picture:
         """The tree as it is; `whole`: with the rates of the whole run, once it is over."""
         over = max(self.summary.seconds, 0.001) if whole else None
@@ -664,8 +341,8 @@ class Run:
         watermark = self.root.last.get("watermark")
         sent, raw = self._sending.rate("events"), self._sending.rate("bytes_up")
         if over is not None:
-            sent, raw = self.tally.accepted / over, self._raw / over
-        rows = [Row("sources", len(self.clients), None, sent, raw, None)]
+            sent, raw = self.senders.tally.accepted / over, self.senders.bytes_up / over
+        rows = [Row("sources", len(self.senders.clients), None, sent, raw, None)]
         rows += [
             Row(
                 nodes.layer,
@@ -711,16 +388,17 @@ class Run:
         return (found[0], found[1]) if found else None
 
     def _sum_up(self, ended: dict[str, int | None]) -> None:
-        root, summary = self.root, self.summary
+        root, summary, tally = self.root, self.summary, self.senders.tally
+        summary.sources = len(self.senders.feeds)
         # Each source ends with one heartbeat, which the root counts too: those that were sent before an
         # interruption, and have come there.
-        summary.sent, summary.unread = self.tally.sent, self.tally.unread
-        summary.counted = root.figure("counted") - min(self.tally.beats, root.figure("heartbeats"))
+        summary.sent, summary.unread = tally.sent, tally.unread
+        summary.counted = root.figure("counted") - min(tally.beats, root.figure("heartbeats"))
         summary.late = root.figure("late")
         summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
-        summary.raw_bytes = self._raw
+        summary.raw_bytes = self.senders.bytes_up
         summary.layers = list(self._bytes())
         if found := self._latencies():
             summary.latency_p50_ms, summary.latency_p99_ms = found
@@ -735,8 +413,8 @@ class Run:
     def _bytes(self) -> Iterable[Layer]:
         for nodes in self.local.layers():
             total = nodes.total("bytes_up")
-            share = round(total / max(self._raw, 1), 4)
-            yield Layer(nodes.layer, len(nodes.processes), total, share if self._raw else 0.0)
+            share = round(total / max(self.senders.bytes_up, 1), 4)
+            yield Layer(nodes.layer, len(nodes.processes), total, share if self.senders.bytes_up else 0.0)
 
 
 def _show(line: str, live: Live | None, echo: Echo | None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.durations import SECOND, microseconds
 from headwater.planning.asked import demands_of, scaled
 from headwater.topology import Topology
+from headwater_cli.generator import Sensor
 
 MOST_SOURCES, MOST_SECONDS, MOST_RATE = 10_000, 86_400, 1_000.0
 
@@ -44,6 +46,36 @@ def _is_rate(text: str) -> bool:
         return 0 < float(text) <= MOST_RATE
     except ValueError:
         return False
+
+
+class Cast:
+    """Who sends in each phase of a script: a slot of a class has the same sensor for as long as it is wanted,
+    and another one when it is wanted again."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._slots: dict[tuple[int, int], Sensor] = {}
+        # The class of each sensor, and how many have sent in each slot.
+        self._kinds: dict[str, int] = {}
+        self._times: Counter[tuple[int, int]] = Counter()
+
+    def sensors(self, phase: Phase) -> list[Sensor]:
+        """From now on, in the order of their slots."""
+        slots = wanted(self._topology, phase.sources)
+        self._slots = {slot: self._slots.get(slot) or self._fresh(slot, phase) for slot in slots}
+        self._kinds = {sensor.name: slot[0] for slot, sensor in self._slots.items()}
+        return list(self._slots.values())
+
+    def rate(self, name: str, phase: Phase) -> float:
+        """What a sensor that is there sends in a phase."""
+        return phase.rate or self._topology.sources[self._kinds[name]].rate
+
+    def _fresh(self, slot: tuple[int, int], phase: Phase) -> Sensor:
+        kind, times = self._topology.sources[slot[0]], self._times[slot]
+        self._times[slot] += 1
+        name = f"{kind.name}-{kind.site}-{slot[1]}" + (f".{times + 1}" if times else "")
+        seed = (slot[0] * 1_000_003 + slot[1]) * 1_009 + times
+        return Sensor(name, kind.site, phase.rate or kind.rate, kind.lateness, seed)
 
 
 def wanted(topology: Topology, count: int) -> list[tuple[int, int]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from rich.console import Console
 
 # Columns of what is no terminal.
 WIDTH = 160
+# Takes a line for whoever watches.
+Echo = Callable[[str], None]
 
 
 def quiet() -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from headwater_cli import demo
-from headwater_cli.feeds import Generated, Kept
-from headwater_cli.generator import Sensor, limited, needed
+from headwater_cli.feeds import PERIOD, Generated, Kept, Repeated
+from headwater_cli.generator import SECOND, Sensor, limited, needed
 from headwater_cli.latency import Latency
 from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
@@ -97,6 +97,19 @@ def test_a_sensor_sends_as_many_events_as_it_may_and_the_same_ones_again() -> No
     assert [second.ts for second in sensor.seconds(9)] == [second.ts for second in sent]
 
 
+def test_seconds_that_come_again_are_the_first_ones_later() -> None:
+    sensor = Sensor("s", "", 40, 1_000, 3)
+    first = list(Generated(sensor, PERIOD).parts())
+    again = list(Repeated(sensor, 2 * PERIOD + 1).parts())
+    assert len(again) == 2 * PERIOD + 2
+    for number, part in enumerate(again[:-1]):
+        one, later = first[number % PERIOD], number // PERIOD * PERIOD * SECOND
+        assert part.ts.tolist() == (one.ts + later).tolist()
+        assert repr(part.value.tolist()) == repr(one.value.tolist())
+        assert repr((part.key, part.mark)) == repr((one.key, one.mark))
+    assert again[-1].ts[0] > max(part.ts.max() for part in again[:-1])
+
+
 def test_rates_are_of_late() -> None:
     rates = Rates()
     assert rates.rate("x") == 0
@@ -132,20 +145,20 @@ def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others()
 
     async def interrupted() -> None:
         feeding = [
-            asyncio.create_task(run._feed(feed, child))
+            asyncio.create_task(run.senders._feed(feed, child))
             for feed in (Generated(done, 0), Generated(going, 600))
         ]
-        while set(run.tally.records) != {"done", "going"}:
+        while set(run.senders.tally.records) != {"done", "going"}:
             await asyncio.sleep(0.01)
         for task in feeding:
             task.cancel()
         await asyncio.gather(*feeding, return_exceptions=True)
-        for client in run.clients:
+        for client in run.senders.clients:
             await client.stop()
 
     try:
         asyncio.run(interrupted())
-        sent = run.tally.records["going"]
+        sent = run.senders.tally.records["going"]
         assert sent >= 10
         for heartbeats in (0, 1):
             root.last = {"counted": 7 + heartbeats, "heartbeats": heartbeats, "late": 2}
@@ -163,16 +176,16 @@ def test_a_full_spool_of_a_source_that_is_fenced_makes_nobody_wait(tmp_path: Pat
         source = Source("s", "127.0.0.1:1", spool=tmp_path / "s", spool_bytes=1 << 16)
         source.open()
         client = source.start()
-        run.clients = [client]
+        run.senders.clients = [client]
         feed, ts = Kept("s", "", 0), np.arange(100_000)
-        giving = asyncio.create_task(run._give(feed, source, Events(ts, np.ones(len(ts)))))
+        giving = asyncio.create_task(run.senders._give(feed, source, Events(ts, np.ones(len(ts)))))
         while not source.accepted:
             await asyncio.sleep(0.01)
         client.machine.fenced = "it is in quarantine"
         async with asyncio.timeout(60):
             accepted = await giving
-        assert run.fenced == {"s": "it is in quarantine"}
-        assert 0 < accepted == run.tally.records["s"] == source.accepted < len(ts)
+        assert run.senders.fenced == {"s": "it is in quarantine"}
+        assert 0 < accepted == run.senders.tally.records["s"] == source.accepted < len(ts)
         await source.close()
 
     try:

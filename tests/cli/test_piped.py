@@ -147,7 +147,7 @@ def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[R
 
 
 def _is_fenced(work: Run) -> bool:
-    return any(each.name == "s1" and each.machine.fenced is not None for each in work.clients)
+    return any(each.name == "s1" and each.machine.fenced is not None for each in work.senders.clients)
 
 
 def test_a_run_that_is_stopped_tells_of_a_quarantine(crowded: tuple[Run, Piped, IO[bytes]]) -> None:
@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_tells_of_a_quarantine(crowded: tuple[Run, Piped, 
         try:
             await reached(lambda: _is_fenced(work), running)
             pipe.write(b"3,1,k,s1\n")
-            await reached(lambda: "s1" in work.fenced, running)
+            await reached(lambda: "s1" in work.senders.fenced, running)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -179,7 +179,7 @@ def test_a_name_that_was_released_since_is_told_as_it_was_and_only_what_was_acce
         try:
             await reached(lambda: _is_fenced(work), running)
             pipe.write(b"".join(b"3,1,k,s%d\n" % (n % 2) for n in range(200)))
-            await reached(lambda: "s1" in work.fenced, running)
+            await reached(lambda: "s1" in work.senders.fenced, running)
             with connected(At(f"127.0.0.1:{work.root.port}")) as root:
                 assert (await asyncio.to_thread(root.release, "s1")).released
             pipe.close()
