@@ -78,21 +78,22 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def topology(path: Path) -> Topology:
-    return _topology(read(path), path)
+    return topology_in(read(path), path)
 
 
 def judged(path: Path) -> Topology | tuple[str, Query]:
     """A manifest of either kind; a query comes with the topology that it is for."""
     found = read(path)
     if found.get("kind") != QUERY_KIND:
-        return _topology(found, path)
+        return topology_in(found, path)
     try:
         return query_of(found, Functions())
     except Invalid as error:
         raise BadManifest(f"{path}: {error}") from error
 
 
-def _topology(found: Mapping[str, Any], path: Path) -> Topology:
+def topology_in(found: Mapping[str, Any], path: Path) -> Topology:
+    """The topology of a document that was read from a file."""
     try:
         return topology_of(found, Functions())
     except Invalid as error:

@@ -28,6 +28,8 @@ from headwater_cli.screen import console
 MOST_NODES = 1_000_000
 # What a node may cost a month.
 MOST_COST = 1e12
+# More than any source sends.
+MOST_LIMIT = 1e9
 # How many rows a what-if has, if nobody says how far apart they are.
 ROWS = 10
 # As options call what a manifest has.
@@ -89,10 +91,17 @@ class _Nodes(click.ParamType[list[tuple[int, float]]]):
 @click.option("--sources", type=_Sources(), help="How many sources; 200..2000 plans several numbers of them.")
 @click.option("--rate", type=float, help="Items a second that each source sends.")
 @click.option(
-    "--limit", type=float, help="Items a second that a node takes; headwater bench node measures it."
+    "--limit",
+    type=float,
+    help="Items a second that a node takes, every one, instead of spec.node and its classes; "
+    "headwater bench node measures it.",
 )
 @click.option("--margin", type=float, help=f"The share of it that is kept free.  [default: {MARGIN}]")
-@click.option("--nodes", type=_Nodes(), help="The nodes that there are, instead of as many as it takes.")
+@click.option(
+    "--nodes",
+    type=_Nodes(),
+    help="The nodes that there are, instead of spec.node and of as many as it takes.",
+)
 @click.option("--max-nodes", type=click.IntRange(1, MOST_NODES), help="The tree has no more.")
 @click.option("--price", type=float, help="What a node costs a month.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON and nothing else.")
@@ -100,7 +109,7 @@ class _Nodes(click.ParamType[list[tuple[int, float]]]):
     "--svg",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Draw the tree.",
+    help="Draw the tree; of several numbers of sources, the last one's.",
 )
 def plan(
     manifest: Path | None,
@@ -128,7 +137,7 @@ def plan(
     """
     if price is not None and not 0 <= price <= MOST_COST:
         raise click.BadParameter(f"is {price:g}; give what a node costs a month", param_hint="--price")
-    topology = None if manifest is None else manifests.topology(manifest)
+    topology = None if manifest is None else _asked(manifest, rate, limit, nodes)
     try:
         demands = list(_demands(topology, sources, rate))
         inventory = _inventory(topology, limit, margin, nodes)
@@ -169,6 +178,21 @@ def plan(
 
 
 # What is asked for
+
+
+def _asked(
+    manifest: Path, rate: float | None, limit: float | None, nodes: list[tuple[int, float]] | None
+) -> Topology:
+    """What options replace is not judged."""
+    found = manifests.read(manifest)
+    spec = found.get("spec")
+    if isinstance(spec, dict):
+        node, sources = spec.get("node"), spec.get("sources")
+        if (limit is not None or nodes is not None) and isinstance(node, dict):
+            spec["node"] = {**node, "ingestLimit": MOST_LIMIT, "classes": []}
+        if rate is not None and isinstance(sources, list):
+            spec["sources"] = [each | {"rate": 1} if isinstance(each, dict) else each for each in sources]
+    return manifests.topology_in(found, manifest)
 
 
 def _demands(
@@ -345,7 +369,7 @@ def _lines(found: Plan, price: float | None) -> Iterator[str]:
         same = "" if alone == found.widths else f"CSA's widths alone would be {_widths(alone)}, "
         yield (
             f"{same}at most {bounds['layers']} {_noun('layer', int(bounds['layers']))} and "
-            f"{math.floor(bounds['nodes']):,} nodes by Lemma 1 and Theorem 3"
+            f"{(most := math.floor(bounds['nodes'])):,} {_noun('node', most)} by Lemma 1 and Theorem 3"
         )
     yield from found.notes
     if found.less is not None:

@@ -147,12 +147,29 @@ def test_too_few_nodes_of_a_class(tmp_path: Path) -> None:
     done = say(path)
     assert done.exit_code == 1
     assert (
-        "spec.node.classes[0].ingestLimit: the children must take 2000 items a second, but 2 nodes take "
+        "spec.node.classes[0].count: the children must take 2000 items a second, but 2 nodes take "
         "2 x 360 = 720, 1280 too little; add 6 more of device=pi4" in done.stderr
     )
     pi["count"] = 8
     path.write_text(yaml.safe_dump(document))
     assert say(path).exit_code == 0
+
+
+def test_what_options_replace_is_not_judged(tmp_path: Path) -> None:
+    document = yaml.safe_load((EXAMPLES / "factory.yaml").read_text())
+    document["spec"]["node"] = {"ingestLimit": 100, "margin": 0.1}
+    path = tmp_path / "factory.yaml"
+    path.write_text(yaml.safe_dump(document))
+    refused = say(path)
+    assert refused.exit_code == 1
+    assert "spec.node.ingestLimit: leaves 90 events a second with its margin" in refused.stderr
+    assert say(path, "--limit", 9_000).exit_code == say(path, "--nodes", "2x9000").exit_code == 0
+    assert say(path, "--rate", 1).exit_code == 0
+    # What they do not replace is.
+    assert "spec.node.ingestLimit: leaves" in say(path, "--sources", 3).stderr
+    document["spec"]["node"]["margin"] = 2
+    path.write_text(yaml.safe_dump(document))
+    assert "spec.node.margin: " in say(path, "--limit", 9_000).stderr
 
 
 def test_events_that_are_forwarded_are_planned_for() -> None:

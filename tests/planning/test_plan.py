@@ -199,7 +199,7 @@ def test_more_than_all_nodes_of_a_kind_take() -> None:
     anything = (Kind("any", 20),)
     demands = [Demand("s", 500, 0.5)]
     assert _problem(demands, Inventory(few, anything, anything, 0.1)) == (
-        "spec.node.classes[0].ingestLimit: the children must take 250 items a second, but 8 nodes take "
+        "spec.node.classes[0].count: the children must take 250 items a second, but 8 nodes take "
         "8 x 10.8 = 86.4, 163.6 too little; add 16 more of pi4, or raise "
         "spec.node.classes[0].ingestLimit to 35.1 and spec.node.ingestLimit to 58.4"
     )

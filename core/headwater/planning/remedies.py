@@ -47,10 +47,13 @@ def _too_few(short: TooFew, inventory: Inventory, or_raise: str, tried: Tried) -
             f"{layer} must take {short.total / UNIT:g} items a second, but {len(short.capacities)} nodes "
             f"take {sums} = {takes / UNIT:g}"
         )
-        message += f", {missing / UNIT:g} too little" if missing > 0 else ", and items are whole"
+        too_few = f", {missing / UNIT:g} too little"
+        message += too_few if missing > 0 else ", and none below is split between two"
     more = _more(largest, inventory, short.most, tried)
     add = f"add {more} more of {largest.name}" if more else f"add nodes of {largest.name}"
-    return Problem(largest.field, message, f"{add}{or_raise}")
+    # Of a class with so many nodes, it is their number that is too low.
+    field = largest.field if largest.count is None else largest.field.replace(".ingestLimit", ".count")
+    return Problem(field, message, f"{add}{or_raise}")
 
 
 def _more(kind: Kind, inventory: Inventory, most: int, tried: Tried) -> int | None:
