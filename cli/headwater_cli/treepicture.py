@@ -50,8 +50,8 @@ def drawn(found: Plan) -> str:
             f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
             f'<text x="16" y="28" font-size="17">{escape(title)}</text>',
             *_lines(found, places),
-            *_nodes(found, places),
             *_sources(found, places[0], count),
+            *_nodes(found, places),
             "</svg>",
             "",
         ]
