@@ -13,7 +13,7 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto fmt bench faults soak properties fuzz lock clean
+.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -47,8 +47,9 @@ imports: $(READY)
 	@.venv/bin/lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log; exit 1; }
 
 generated: $(READY)
-	@echo 'check: generated code is current (remedy: make proto)'
+	@echo 'check: generated code is current (remedy: make proto, make crds)'
 	@tools/proto --check
+	@$(PY) -m headwater_operator.crds charts/headwater/files/crds --check
 
 locked: $(READY)
 	@echo 'check: requirements.lock is current'
@@ -77,6 +78,9 @@ fuzz: $(READY) ## the corpus of hostile input, then the fuzzer for as long as as
 
 proto: $(READY) ## the code of the messages anew from protos/**/*.proto
 	@tools/proto
+
+crds: $(READY) ## the definitions in the chart anew from operator/headwater_operator/crds
+	@$(PY) -m headwater_operator.crds charts/headwater/files/crds
 
 lock: ## requirements.lock anew from pyproject.toml, keeping pins (ARGS=--upgrade moves them)
 	@tools/lock $(ARGS)

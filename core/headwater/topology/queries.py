@@ -15,6 +15,7 @@ from headwater.topology.sections import (
     TEXT_LIMIT,
     InvalidTopology,
     Section,
+    Wrong,
     shown,
     text_problem,
     unit_problem,
@@ -24,6 +25,7 @@ from headwater.windows import Punctuation, Session, Sliding, Tumbling, Window, i
 QUERIES_LIMIT = 256
 AGGREGATES_LIMIT = 64
 KEYS_LIMIT = 1_024
+COLUMN_LIMIT = 253
 FUNCTION_PREFIX = "function:"
 
 # The function that an installed package offers under a name.
@@ -172,13 +174,13 @@ def read_query(section: Section, id: str, functions: Functions) -> Query:
         id=id,
         window=Tumbling(1) if window is None else window,
         aggregate=_aggregates(section, functions),
-        key_by=section.text("keyBy", required=False) or None,
+        key_by=section.text("keyBy", _column_problem, required=False) or None,
         where=_where(section.section("where")),
         scope="local" if section.choice("scope", ("global", "local"), "global") == "local" else "global",
         deduplicate=section.flag("deduplicate"),
         emit_empty=section.flag("emitEmpty"),
     )
-    scheme = section.choice("scheme", _SCHEMES, "auto")
+    scheme = section.choice("scheme", _EVERY_SCHEME, "auto")
     section.flag("allowInexact")
     if window is not None and not is_count(window):
         for field in ("scheme", "allowInexact"):
@@ -188,18 +190,24 @@ def read_query(section: Section, id: str, functions: Functions) -> Query:
                     "only windows of a number of events have one",
                     f"drop {field}, or give window.count",
                 )
-    elif scheme not in _SCHEMES_NOW and section.value("scheme") == scheme:
+    elif scheme not in SCHEMES and section.value("scheme") == scheme:
         section.wrong(
             "scheme",
             f"{scheme} is not available yet: count windows are computed at the root, from forwarded events",
-            f"give one of {', '.join(_SCHEMES_NOW)}",
+            f"give one of {', '.join(SCHEMES)}",
         )
     section.done()
     return found
 
 
-_SCHEMES = ("central", "approx", "mon", "sync", "async", "auto")
-_SCHEMES_NOW = ("central", "auto")
+def _column_problem(given: str) -> Wrong | None:
+    if len(given) <= COLUMN_LIMIT:
+        return None
+    return f"has {len(given)} characters", f"give 1 to {COLUMN_LIMIT}"
+
+
+_EVERY_SCHEME = ("central", "approx", "mon", "sync", "async", "auto")
+SCHEMES = ("central", "auto")
 
 
 def _aggregates(section: Section, functions: Functions) -> list[AggregateSpec]:
@@ -263,7 +271,7 @@ def _where(section: Section | None) -> Where:
 
 
 # Fields of each type of window.
-_WINDOW_FIELDS = {
+WINDOW_FIELDS = {
     "tumbling": ("length", "offset", "count"),
     "sliding": ("length", "slide", "offset", "count", "every"),
     "session": ("gap",),
@@ -276,8 +284,8 @@ def _window(section: Section | None) -> Window | None:
     """The window as far as it can be read; None if nobody can say which one is meant."""
     if section is None:
         return None
-    kind = section.choice("type", tuple(_WINDOW_FIELDS))
-    every = dict.fromkeys(field for fields in _WINDOW_FIELDS.values() for field in fields)
+    kind = section.choice("type", tuple(WINDOW_FIELDS))
+    every = dict.fromkeys(field for fields in WINDOW_FIELDS.values() for field in fields)
     values = {field: section.value(field) for field in every}
     section.done()
     if section.value("type") != kind:
@@ -285,8 +293,8 @@ def _window(section: Section | None) -> Window | None:
     for field, value in values.items():
         if value is None:
             continue
-        if field not in _WINDOW_FIELDS[kind]:
-            having = [name for name, fields in _WINDOW_FIELDS.items() if field in fields]
+        if field not in WINDOW_FIELDS[kind]:
+            having = [name for name, fields in WINDOW_FIELDS.items() if field in fields]
             section.wrong(
                 field, f"a {kind} window has none", f"drop {field}, or make the type {' or '.join(having)}"
             )

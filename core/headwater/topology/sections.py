@@ -16,6 +16,7 @@ from headwater.windows import LENGTH_LIMIT
 SUBDOMAIN_LIMIT = 253
 TEXT_LIMIT = 1_024
 SELECTOR_LIMIT = 16
+DURATION_LIMIT = 32
 
 # What is wrong with a value, and the remedy.
 Wrong = tuple[str, str]
@@ -194,7 +195,7 @@ class Section:
                 self.wrong(
                     field, f"has the label {shown(name)}", "name labels like headwater.dev/tier or tier"
                 )
-            elif not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+            elif not isinstance(value, str) or not LABEL_VALUE.fullmatch(value):
                 self.wrong(
                     f"{field}[{name}]",
                     f"is {shown(value)}",
@@ -205,12 +206,12 @@ class Section:
         return tuple(sorted(labels))
 
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_LABEL_NAME = re.compile(
-    rf"((?=.{{1,253}}/){_SUBDOMAIN.pattern}/)?[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?"
-)
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+SUBDOMAIN = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# What stands behind the prefix of a label's name.
+LABEL_STEM = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_NAME = re.compile(rf"((?=.{{1,{SUBDOMAIN_LIMIT}}}/){SUBDOMAIN.pattern}/)?{LABEL_STEM.pattern}")
 
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -227,7 +228,7 @@ def label(limit: int) -> Callable[[str], Wrong | None]:
     """The rule for a DNS-1123 label."""
 
     def rule(given: str) -> Wrong | None:
-        if len(given) <= limit and _LABEL.fullmatch(given):
+        if len(given) <= limit and LABEL.fullmatch(given):
             return None
         return (
             f"is {shown(given)}",
@@ -239,7 +240,7 @@ def label(limit: int) -> Callable[[str], Wrong | None]:
 
 def subdomain(given: str) -> Wrong | None:
     """The rule for the name of an object: DNS-1123 labels, parted by dots."""
-    if len(given) <= SUBDOMAIN_LIMIT and _SUBDOMAIN.fullmatch(given):
+    if len(given) <= SUBDOMAIN_LIMIT and SUBDOMAIN.fullmatch(given):
         return None
     return (
         f"is {shown(given)}",
@@ -263,9 +264,11 @@ def text_problem(given: Any) -> Wrong | None:
 
 def unit_problem(given: Any) -> Wrong | None:
     # A bare number would be microseconds to the engine and seconds to most who write one.
-    if isinstance(given, str):
-        return None
-    return f"is {shown(given)}, without a unit", "write a duration with its unit, such as 10s"
+    if not isinstance(given, str):
+        return f"is {shown(given)}, without a unit", "write a duration with its unit, such as 10s"
+    if len(given) > DURATION_LIMIT:
+        return f"has {len(given)} characters", f"write a duration with at most {DURATION_LIMIT}, such as 10s"
+    return None
 
 
 def _finite(given: Any) -> float | None:

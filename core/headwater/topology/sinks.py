@@ -17,7 +17,7 @@ TIMEOUT_LIMIT = 3_600 * SECOND
 CURSORS = "headwater_cursors"
 
 # Fields of each type of sink, and whether it must have them.
-_FIELDS: dict[SinkType, dict[str, bool]] = {
+FIELDS: dict[SinkType, dict[str, bool]] = {
     "console": {},
     "jsonlines": {"path": True},
     "parquet": {"path": True},
@@ -34,14 +34,14 @@ _TEXTS: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
 }
 _ALL = (*_TEXTS, "headersEnv", "timeout")
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What HTTP calls a token.
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 # In an address between user and host, and as a parameter of either form.
-_PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|(?i:password)\s*=")
+PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|(?i:password)\s*=")
 # Those that the sink writes itself.
-_OURS = frozenset(
+OURS = frozenset(
     {
         "connection",
         "content-length",
@@ -83,12 +83,12 @@ def _sink(section: Section) -> Sink | None:
     known = get_args(SinkType)
     asked = section.choice("type", known)
     given_type = section.value("type")
-    kind = next((name for name in _FIELDS if name == asked and name == given_type), None)
+    kind = next((name for name in FIELDS if name == asked and name == given_type), None)
     if kind is None:
         section.allow(*_ALL)
         section.done()
         return None
-    fields = _FIELDS[kind]
+    fields = FIELDS[kind]
     for field in _ALL:
         if field not in fields and field in section:
             section.allow(field)
@@ -143,13 +143,13 @@ def _headers(section: Section) -> tuple[tuple[str, str], ...]:
         section.wrong("headersEnv", f"has {len(found)} headers", f"give at most {HEADERS_LIMIT}")
     headers: dict[str, tuple[str, str]] = {}
     for name, variable in found.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+        if not isinstance(name, str) or not HEADER.fullmatch(name):
             section.wrong("headersEnv", f"has the header {shown(name)}", remedy)
-        elif name.lower() in _OURS:
+        elif name.lower() in OURS:
             section.wrong(f"headersEnv[{name}]", "is a header that the sink writes itself", "drop it")
         elif name.lower() in headers:
             section.wrong(f"headersEnv[{name}]", "stands there twice", "give each header once")
-        elif not isinstance(variable, str) or not _VARIABLE.fullmatch(variable):
+        elif not isinstance(variable, str) or not VARIABLE.fullmatch(variable):
             said = "is no name of an environment variable"
             section.wrong(f"headersEnv[{name}]", said, "put the value into one, and give its name")
         else:
@@ -188,7 +188,7 @@ def _url_problem(given: str) -> Wrong | None:
 
 def _dsn_problem(given: str) -> Wrong | None:
     # Never shown: it may hold a password.
-    if _PASSWORD.search(given):
+    if PASSWORD.search(given):
         return "holds a password", "put the address with the password into an environment variable: dsnEnv"
     if "\0" in given or not re.match(r"postgres(ql)?://|\s*[a-z_]+\s*=", given):
         return (
@@ -199,7 +199,7 @@ def _dsn_problem(given: str) -> Wrong | None:
 
 
 def _variable_problem(given: str) -> Wrong | None:
-    if _VARIABLE.fullmatch(given):
+    if VARIABLE.fullmatch(given):
         return None
     # Not shown: whoever mistakes it for the address may have put a password there.
     return (
@@ -210,7 +210,7 @@ def _variable_problem(given: str) -> Wrong | None:
 
 def _table_problem(given: str) -> Wrong | None:
     parts = given.split(".")
-    if len(parts) > 2 or not all(_NAME.fullmatch(part) for part in parts):
+    if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
         return (
             f"is {shown(given)}",
             "give a table, or a schema, a dot and a table, each of at most 63 of a-z, 0-9 and _, not "

@@ -1,0 +1,46 @@
+"""The definitions on a real API server: the same verdicts as `headwater validate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from e2e.api import Api
+from tests.manifests import QUERY_REFUSALS, accepted, query_object, refusals
+
+# What an API server cannot tell, and the operator does: what stands in a list of aggregates (a field that is
+# a string or a list has no schema for its items), functions of packages, and folders by way of ".".
+_LATER = {
+    ("spec.queries[q].aggregate[1]", "no usable k"),
+    ("spec.queries[q].aggregate", "twice"),
+    ("spec.queries[q].aggregate", "installed package"),
+    ("spec.queries[q].aggregate", "called 'other'"),
+}
+
+
+def _is_later(document: dict[str, Any], field: str, told: str) -> bool:
+    return (field, told) in _LATER or (field == "spec.root.sinks[1].path" and "./" in str(document))
+
+
+@pytest.mark.parametrize("document", [pytest.param(found, id=id) for id, found in accepted()])
+def test_what_is_taken(api: Api, document: dict[str, Any]) -> None:
+    verdict = api.judge(document)
+    assert verdict.taken, verdict
+
+
+@pytest.mark.parametrize(
+    "document, field, told", [pytest.param(*case, id=f"{case[1]}: {case[2]}") for case in refusals()]
+)
+def test_what_is_refused(api: Api, document: dict[str, Any], field: str, told: str) -> None:
+    verdict = api.judge(document)
+    if _is_later(document, field, told):
+        assert verdict.taken, "it could be left to the API server"
+        return
+    assert 400 <= verdict.code < 500, verdict
+
+
+@pytest.mark.parametrize("changes, field, told", QUERY_REFUSALS)
+def test_what_is_refused_of_a_query(api: Api, changes: dict[str, Any], field: str, told: str) -> None:
+    verdict = api.judge(query_object(**changes))
+    assert 400 <= verdict.code < 500, verdict

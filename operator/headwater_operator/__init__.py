@@ -1,0 +1,1 @@
+"""The operator: what turns an AggregationTopology into pods."""

@@ -1,0 +1,123 @@
+"""Both definitions, as an API server takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headwater.topology.manifest import API_VERSION, NAME_LIMIT, QUERY_KIND, TOPOLOGY_KIND
+from headwater.topology.sections import LABEL
+from headwater_operator.crds import cel, query, status
+from headwater_operator.crds.fields import Rule, Schema, label, mapping
+from headwater_operator.crds.topology import spec
+
+GROUP, VERSION = API_VERSION.split("/")
+
+_API_VERSION = "The version of this kind, headwater.dev/v1alpha1."
+_KIND = "What this object is."
+
+
+def definitions() -> dict[str, Schema]:
+    """By the name of the resource."""
+    name = cel.quoted(f"^{LABEL.pattern}$")
+    topology = _definition(
+        TOPOLOGY_KIND,
+        "aggregationtopologies",
+        ("aggtopo",),
+        "A tree of aggregation pods, from the devices to the cloud, and the queries that it computes.",
+        spec(),
+        status.of_topology(),
+        [
+            _column("Layers", ".status.widths", "The widths of the layers, children first."),
+            _column("Nodes", ".status.nodes", "How many nodes are planned.", "integer"),
+            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether all of it works."),
+            _column("Sources", ".status.sources", "How many sources send.", "integer"),
+            _column("Rate", ".status.rate", "Events a second.", "number"),
+            _column("Root", ".status.root", "How the root is."),
+            _column("Lag", ".status.lag", "How far results are behind the events."),
+        ],
+        Rule(
+            f"self.metadata.name.size() <= {NAME_LIMIT} && self.metadata.name.matches({name})",
+            f'must have a name of 1 to {NAME_LIMIT} of the characters a-z, 0-9 and "-", by which nodes are '
+            "named",
+        ),
+    )
+    asked = mapping(
+        "What is asked for.",
+        {
+            "topologyRef": label("The topology that computes it, in the same namespace.", NAME_LIMIT),
+            **query.fields(),
+        },
+        ("topologyRef", *query.REQUIRED),
+        *query.rules(),
+    )
+    one = _definition(
+        QUERY_KIND,
+        "aggregationqueries",
+        ("aggq",),
+        "One query for a topology; its name is the id of the query.",
+        asked,
+        status.of_query(),
+        [
+            _column("Topology", ".spec.topologyRef", "The topology that computes it."),
+            _column("Accepted", '.status.conditions[?(@.type=="Accepted")].status', "Whether it is."),
+            _column("Computed", ".status.computed", "Where."),
+            _column("Lag", ".status.lag", "How far its results are behind the events."),
+        ],
+    )
+    return {found["spec"]["names"]["plural"]: found for found in (topology, one)}
+
+
+def _column(name: str, path: str, about: str, kind: str = "string") -> Schema:
+    return {"name": name, "type": kind, "description": about, "jsonPath": path}
+
+
+def _definition(
+    kind: str,
+    plural: str,
+    short: Sequence[str],
+    about: str,
+    asked: Schema,
+    reported: Schema,
+    columns: list[Schema],
+    *rules: Rule,
+) -> Schema:
+    schema = mapping(
+        about,
+        {
+            "apiVersion": {"description": _API_VERSION, "type": "string"},
+            "kind": {"description": _KIND, "type": "string"},
+            "metadata": {"type": "object"},
+            "spec": asked,
+            "status": reported,
+        },
+        ("spec",),
+        *rules,
+    )
+    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [*columns, age],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        # Topologies outlive the release that brought their kind.
+        "metadata": {"name": f"{plural}.{GROUP}", "annotations": {"helm.sh/resource-policy": "keep"}},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": list(short),
+                "categories": ["headwater"],
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }

@@ -1,0 +1,155 @@
+"""Where results go."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from headwater.durations import MILLISECOND
+from headwater.topology.sections import TEXT_LIMIT
+from headwater.topology.sinks import (
+    CURSORS,
+    FIELDS,
+    HEADER,
+    HEADERS_LIMIT,
+    NAME,
+    OURS,
+    PASSWORD,
+    SINKS_LIMIT,
+    TIMEOUT_LIMIT,
+    VARIABLE,
+)
+from headwater.topology.tree import SinkType
+from headwater_operator.crds import cel
+from headwater_operator.crds.fields import (
+    Rule,
+    Schema,
+    choice,
+    duration,
+    listed,
+    mapping,
+    subdomain,
+    text,
+    with_rules,
+)
+
+_URL = r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?#][!-~]*)?$"
+
+
+def sinks() -> Schema:
+    found = listed("Where results go; each gets every result once.", _sink(), SINKS_LIMIT)
+    # What is the same folder by way of "." the operator tells apart.
+    one, other = "(one.path + '/')", "(other.path + '/')"
+    return with_rules(
+        found,
+        Rule("self.all(one, self.exists_one(other, one == other))", "give each sink once"),
+        Rule(
+            "self.all(one, !has(one.path) || self.exists_one(other, has(other.path) && "
+            f"({one}.startsWith({other}) || {other}.startsWith({one}))))",
+            "give each sink a folder of its own, not one within another",
+        ),
+    )
+
+
+def _sink() -> Schema:
+    fields: dict[str, Schema] = {
+        "type": choice("What it is.", get_args(SinkType)),
+        "path": with_rules(
+            text("A folder on the root's volume, such as results.", pattern=r"^[^/\x00][^\x00]*$"),
+            Rule("self.split('/').all(part, part != '..')", 'must be without ".."'),
+        ),
+        "secretRef": subdomain("The Secret that holds the address and the password."),
+        "url": with_rules(
+            text(
+                "An address such as https://example.org/results; a password goes into headersEnv.",
+                pattern=_URL,
+            ),
+            Rule(
+                "!self.find('^https?://[^/?#]*').matches(':[0-9]+$') || "
+                "(int(self.find('^https?://[^/?#]*').find('[0-9]+$')) > 0 && "
+                "int(self.find('^https?://[^/?#]*').find('[0-9]+$')) < 65536)",
+                "must have a port from 1 to 65535",
+            ),
+        ),
+        "dsn": with_rules(
+            text(
+                "The address of a database without a password, such as postgresql://mill@db/plant.",
+                pattern=r"^(postgres(ql)?://|\s*[a-z_]+\s*=)[^\x00]*$",
+            ),
+            Rule(
+                f"!self.matches({cel.quoted(PASSWORD.pattern)})",
+                "holds a password; put the address with the password into a Secret: secretRef",
+            ),
+        ),
+        "dsnEnv": text(
+            "The environment variable that holds the address of the database.",
+            pattern=f"^{VARIABLE.pattern}$",
+        ),
+        "table": with_rules(
+            text(
+                "A table, or a schema, a dot and a table.",
+                pattern=rf"^({NAME.pattern}\.)?{NAME.pattern}$",
+            ),
+            Rule(
+                f"self != '{CURSORS}' && !self.endsWith('.{CURSORS}')",
+                "give another table: this one holds the cursors",
+            ),
+        ),
+        "headersEnv": _headers(),
+        "timeout": duration("How long one attempt may take.", at_least=MILLISECOND, at_most=TIMEOUT_LIMIT),
+    }
+    rules = [
+        Rule(
+            f"!has(self.{field}) || " + " || ".join(f"self.type == '{kind}'" for kind in kinds),
+            f"a sink of this type has none; drop {field}",
+            f".{field}",
+        )
+        for field in fields
+        if (kinds := [kind for kind, known in FIELDS.items() if field in known])
+    ]
+    rules += [
+        Rule(
+            f"self.type != '{kind}' || has(self.{field})",
+            "is missing",
+            f".{field}",
+            "FieldValueRequired",
+        )
+        for kind, known in FIELDS.items()
+        for field, is_required in known.items()
+        if is_required
+    ]
+    rules.append(
+        Rule(
+            "self.type != 'postgres' || has(self.dsn) || has(self.dsnEnv) || has(self.secretRef)",
+            "give dsnEnv, dsn or secretRef",
+            ".dsnEnv",
+            "FieldValueRequired",
+        )
+    )
+    return mapping("One of them.", fields, ("type",), *rules)
+
+
+def _headers() -> Schema:
+    ours = ", ".join(f"'{name}'" for name in sorted(OURS))
+    found: Schema = {
+        "description": "Headers, and the environment variables that hold them.",
+        "type": "object",
+        "maxProperties": HEADERS_LIMIT,
+        "additionalProperties": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": TEXT_LIMIT,
+            "pattern": f"^{VARIABLE.pattern}$",
+        },
+    }
+    return with_rules(
+        found,
+        Rule(
+            f"self.all(name, name.matches({cel.quoted(f'^{HEADER.pattern}$')}))",
+            "must name headers, such as Authorization",
+        ),
+        Rule(f"self.all(name, !(name.lowerAscii() in [{ours}]))", "has a header that the sink writes itself"),
+        Rule(
+            "self.all(name, self.exists_one(other, other.lowerAscii() == name.lowerAscii()))",
+            "give each header once",
+        ),
+    )

@@ -1,0 +1,93 @@
+"""What the operator reports of a topology and of a query."""
+
+from __future__ import annotations
+
+from headwater.topology.manifest import LABEL_LIMIT, NODES_LIMIT, SOURCES_LIMIT
+from headwater.topology.sections import TEXT_LIMIT
+from headwater_operator.crds.fields import Schema, choice, listed, mapping, number, text, whole
+
+# More layers no tree has, and no more of its nodes are told of.
+LAYERS, WORST = 64, 10
+_GENERATIONS = (1 << 63) - 1
+
+
+def of_topology() -> Schema:
+    layer = mapping(
+        "One layer of the plan.",
+        {
+            "layer": whole("Counted from the children up.", 1, LAYERS),
+            "role": choice("What its nodes are.", ("child", "intermediate", "root")),
+            "width": whole("How many nodes it has.", 1, NODES_LIMIT),
+            "ready": whole("How many of them are ready.", 0, NODES_LIMIT),
+            "rate": number("Items a second that its busiest node takes."),
+            "headroom": number("The least share of a limit that one of its nodes has left."),
+        },
+        ("layer", "role", "width"),
+    )
+    node = mapping(
+        "A node that is not as it should be.",
+        {
+            "name": text("Its name.", LABEL_LIMIT),
+            "reason": text("Why, in a word.", LABEL_LIMIT),
+            "message": text("Why, in a sentence."),
+        },
+        ("name", "reason"),
+    )
+    return mapping(
+        "How it stands.",
+        {
+            "observedGeneration": _generation(),
+            "conditions": _conditions("Planned, Progressing, Ready and Degraded, with reasons."),
+            "widths": text("The widths of the layers, children first, such as 13 7 4 2 1."),
+            "nodes": whole("How many nodes are planned.", 0, NODES_LIMIT),
+            "readyNodes": whole("How many of them are ready.", 0, NODES_LIMIT),
+            "sources": whole("How many sources send.", 0, SOURCES_LIMIT),
+            "rate": number("Events a second that they send together."),
+            "root": text("How the root is.", LABEL_LIMIT),
+            "lag": text("How far results are behind the events.", LABEL_LIMIT),
+            "layers": listed("The plan, layer by layer.", layer, LAYERS),
+            "worst": listed("The nodes that are furthest from being well.", node, WORST),
+            "lastGoodGeneration": _generation("The last generation of the spec that was rolled out."),
+        },
+    )
+
+
+def of_query() -> Schema:
+    return mapping(
+        "How it stands.",
+        {
+            "observedGeneration": _generation(),
+            "conditions": _conditions("Accepted, with the reason where it is not."),
+            "group": text("The queries with which it shares a pass.", LABEL_LIMIT),
+            "lane": whole("The lane of the delivery in which it comes.", 0, _GENERATIONS),
+            "computed": choice(
+                "distributed: by all nodes. central: by the root.", ("distributed", "central")
+            ),
+            "why": text("Why it is computed at the root."),
+            "lag": text("How far its results are behind the events.", LABEL_LIMIT),
+        },
+    )
+
+
+def _generation(about: str = "The generation of the spec that this is about.") -> Schema:
+    return whole(about, 0, _GENERATIONS)
+
+
+def _conditions(about: str) -> Schema:
+    one = mapping(
+        "One condition.",
+        {
+            "type": text("What it is about.", 316),
+            "status": choice("Whether it holds.", ("True", "False", "Unknown")),
+            "reason": text("Why, in a word.", TEXT_LIMIT),
+            "message": {"description": "Why, in a sentence.", "type": "string", "maxLength": 32_768},
+            "observedGeneration": _generation(),
+            "lastTransitionTime": {
+                "description": "Since when.",
+                "type": "string",
+                "format": "date-time",
+            },
+        },
+        ("type", "status", "reason", "message", "lastTransitionTime"),
+    )
+    return listed(about, one, 16, keys=("type",))

@@ -1,0 +1,304 @@
+"""The spec of a topology: sources, nodes, where they run, queries and the root."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from headwater.durations import MILLISECOND, SECOND, human
+from headwater.topology.manifest import (
+    EXECUTORS_LIMIT,
+    KEYS_LIMIT,
+    LABEL_LIMIT,
+    NODE_CLASSES_LIMIT,
+    NODES_LIMIT,
+    SOURCE_CLASSES_LIMIT,
+    SOURCES_LIMIT,
+)
+from headwater.topology.queries import QUERIES_LIMIT
+from headwater.topology.tree import (
+    ARCHIVE_BYTES,
+    FLUSH_INTERVAL,
+    HORIZON,
+    IDLE_AFTER,
+    KEYS_PER_SOURCE,
+    MARGIN,
+    MAX_NODES,
+    RETAIN,
+    ROTATE,
+    SCALE_DOWN_AFTER,
+    START_TIMEOUT,
+    DeletionPolicy,
+    Engine,
+    Mode,
+)
+from headwater_operator.crds import cel, query
+from headwater_operator.crds.fields import (
+    Rule,
+    Schema,
+    choice,
+    duration,
+    label,
+    listed,
+    mapping,
+    positive,
+    selector,
+    subdomain,
+    text,
+    whole,
+    with_rules,
+)
+from headwater_operator.crds.sinks import sinks
+
+_SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def spec() -> Schema:
+    classes = "(has(self.node.classes) ? self.node.classes.map(c, c.ingestLimit) : [])"
+    limits = f"([self.node.ingestLimit] + {classes}).max()"
+    kept = f"(1.0 - (has(self.node.margin) ? self.node.margin : {MARGIN}))"
+    horizon = f"(has(self.horizon) ? {cel.microseconds('self.horizon')} : {HORIZON}.0)"
+    return mapping(
+        "What is asked for.",
+        {
+            "sources": _sources(),
+            "node": _node(),
+            "placement": mapping(
+                "Where nodes run.",
+                {
+                    "child": _layer("Children, close to the devices."),
+                    "intermediate": _layer("Nodes between children and the root."),
+                    "root": _layer("The root."),
+                },
+            ),
+            "limits": _limits(),
+            "queries": _queries(),
+            "root": _root(),
+            "startTimeout": duration(
+                f"How long is waited for sources that are expected (default {human(START_TIMEOUT)}).",
+                at_least=1,
+            ),
+            "flushInterval": duration(
+                f"How often a node sends what it has (default {human(FLUSH_INTERVAL)}).", at_least=MILLISECOND
+            ),
+            "horizon": duration(
+                "How far events of one source may be ahead of another's before that source has to wait "
+                f"(default {human(HORIZON)}).",
+                at_least=1,
+            ),
+            "archive": _archive(),
+        },
+        ("sources", "root"),
+        Rule(
+            f"!has(self.node) || self.sources.all(s, s.rate <= {limits} * {kept})",
+            "leaves less with its margin than one source sends; raise ingestLimit, or split the source",
+            ".node",
+        ),
+        Rule(
+            f"self.sources.all(s, {cel.microseconds('s.lateness')} < {horizon})",
+            "must be longer than every lateness, or sources would wait for themselves",
+            ".horizon",
+        ),
+    )
+
+
+def _sources() -> Schema:
+    fields = {
+        "class": label("What kind of device it is.", LABEL_LIMIT),
+        "site": label("Where they are; queries with scope local are computed for each site.", LABEL_LIMIT),
+        "expected": whole("How many of them there are.", 1, SOURCES_LIMIT),
+        "rate": positive("Events a second that each of them sends."),
+        "lateness": duration(
+            "How much later than others of its source an event may come and still count, such as 2s.",
+            at_least=0,
+        ),
+        "idleAfter": duration(
+            f"After so long without a word nobody waits for a source (default {human(IDLE_AFTER)}).",
+            at_least=MILLISECOND,
+        ),
+    }
+    required = ("class", "site", "expected", "rate", "lateness")
+    found = listed(
+        "The devices, by kind and site.",
+        mapping("Devices of one kind at one site.", fields, required),
+        SOURCE_CLASSES_LIMIT,
+        least=1,
+        keys=("class", "site"),
+    )
+    return with_rules(
+        found,
+        Rule(
+            f"self.map(s, s.expected).sum() <= {SOURCES_LIMIT}",
+            f"expect at most {SOURCES_LIMIT} sources in all",
+        ),
+    )
+
+
+def _node() -> Schema:
+    one = mapping(
+        "Nodes that take another number of events a second than the rest.",
+        {
+            "selector": selector("The labels of these nodes.", least=1),
+            "ingestLimit": positive("Items a second that one of them takes."),
+            "count": whole("How many of them there are, if that is known.", 1, NODES_LIMIT),
+        },
+        ("selector", "ingestLimit"),
+    )
+    classes = with_rules(
+        listed("Nodes with limits of their own.", one, NODE_CLASSES_LIMIT),
+        Rule(
+            "self.all(one, self.exists_one(other, other.selector == one.selector))", "give each selector once"
+        ),
+    )
+    margin: Schema = {
+        "description": f"The share of a limit that is kept free (default {MARGIN}).",
+        "type": "number",
+        "minimum": 0,
+        "maximum": 1,
+        "exclusiveMaximum": True,
+    }
+    return mapping(
+        "What a node takes: the tree is planned so that none has more.",
+        {
+            "ingestLimit": positive(
+                "Items a second that a node takes, events or rows; headwater bench node measures it."
+            ),
+            "margin": margin,
+            "classes": classes,
+        },
+        ("ingestLimit",),
+    )
+
+
+def _layer(about: str) -> Schema:
+    return mapping(
+        about,
+        {
+            "mode": choice(
+                "pool: as many as are planned, on any node that matches (default). perNode: one on each.",
+                get_args(Mode),
+            ),
+            "nodeSelector": selector("The labels that a node must have."),
+        },
+    )
+
+
+def _limits() -> Schema:
+    return mapping(
+        "What a plan stays within.",
+        {
+            "minWidth": whole("The least number of children (default 1).", 1, NODES_LIMIT),
+            "maxNodes": whole(f"The tree has no more nodes (default {MAX_NODES}).", 1, NODES_LIMIT),
+            "keysPerSource": whole(
+                f"A source with more distinct keys is put into quarantine (default {KEYS_PER_SOURCE}).",
+                1,
+                KEYS_LIMIT,
+            ),
+            "scaleDownAfter": duration(
+                "For so long less has to suffice before a tree is made smaller (default "
+                f"{human(SCALE_DOWN_AFTER)}).",
+                at_least=SECOND,
+            ),
+        },
+        (),
+        Rule(
+            f"!has(self.minWidth) || self.minWidth <= (has(self.maxNodes) ? self.maxNodes : {MAX_NODES})",
+            "is more than maxNodes; lower minWidth or raise maxNodes",
+            ".minWidth",
+        ),
+    )
+
+
+def _queries() -> Schema:
+    one = mapping(
+        "One query.",
+        {"id": query.id_field(), **query.fields()},
+        ("id", *query.REQUIRED),
+        *query.rules(),
+    )
+    found = listed(
+        f"What is computed, all in one pass over the events; more than {QUERIES_LIMIT} come as "
+        "AggregationQuery.",
+        one,
+        QUERIES_LIMIT,
+        keys=("id",),
+    )
+    return with_rules(
+        found,
+        Rule(
+            "self.all(q, !has(q.keyBy) || self.all(r, !has(r.keyBy) || r.keyBy == q.keyBy))",
+            "names different columns in keyBy, but an event has one key; use one key column",
+        ),
+    )
+
+
+def _root() -> Schema:
+    return mapping(
+        "What merges at the top.",
+        {
+            "engine": choice("spark: a PySpark job. embedded: a process of its own.", get_args(Engine)),
+            "spark": mapping(
+                "Of engine spark.",
+                {
+                    "executors": whole(
+                        "How many executors Spark has; 0 runs everything in the driver (default).",
+                        0,
+                        EXECUTORS_LIMIT,
+                    )
+                },
+            ),
+            "storage": mapping(
+                "The volume with the root's log, its snapshots and its results.",
+                {
+                    "claim": subdomain("The PersistentVolumeClaim; without one it is made."),
+                    "deletionPolicy": choice(
+                        "What becomes of the volume when the topology is deleted (default Retain).",
+                        get_args(DeletionPolicy),
+                    ),
+                },
+            ),
+            "sinks": sinks(),
+        },
+        ("engine",),
+        Rule(
+            "!has(self.spark) || self.engine == 'spark'",
+            "stands beside engine embedded; drop spark, or make the engine spark",
+            ".spark",
+        ),
+    )
+
+
+def _archive() -> Schema:
+    unit = "1.0"
+    for name, factor in _SIZES.items():
+        unit = f"self.endsWith('{name}') ? {factor}.0 : {unit}"
+    given = f"double(self.find('^[0-9]+')) * ({unit})"
+    size: Schema = {
+        "description": "How many bytes of files a child keeps, also with a unit such as 10GiB (default "
+        f"{ARCHIVE_BYTES >> 30}GiB).",
+        "x-kubernetes-int-or-string": True,
+        "maxLength": 32,
+        "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(_SIZES)})$",
+    }
+    size = with_rules(
+        size,
+        Rule(
+            f"type(self) == int ? self >= {1 << 20} : {given} >= {1 << 20}.0 && {given} < {1 << 63}.0",
+            "must be 1MiB or more",
+        ),
+    )
+    rotate = f"(has(self.rotate) ? {cel.microseconds('self.rotate')} : {ROTATE}.0)"
+    retain = f"(has(self.retain) ? {cel.microseconds('self.retain')} : {RETAIN}.0)"
+    return mapping(
+        "Where children keep the raw events that they have read.",
+        {
+            "path": with_rules(
+                text("A folder on the machine of the child, such as /var/lib/headwater/archive."),
+                Rule("self.split('/').all(part, part != '..')", 'must be without ".."'),
+            ),
+            "rotate": duration(f"How often a file is finished (default {human(ROTATE)}).", at_least=SECOND),
+            "retain": duration(f"For how long files are kept (default {human(RETAIN)}).", at_least=SECOND),
+            "maxBytes": size,
+        },
+        ("path",),
+        Rule(f"{retain} >= {rotate}", "is less than rotate; raise retain or lower rotate", ".retain"),
+    )
