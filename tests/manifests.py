@@ -162,6 +162,61 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         "spec.placement.root.nodeSelector",
         "give labels",
     )
+    for layer, field, told in [
+        ({"tolerations": {}}, "tolerations", "give a list"),
+        ({"tolerations": [{}]}, "tolerations[0].key", "make the operator Exists"),
+        ({"tolerations": [{"operator": "Exists"}] * 17}, "tolerations", "at most 16"),
+        ({"tolerations": [{"key": "a b"}]}, "tolerations[0].key", "example.org/disk"),
+        ({"tolerations": [{"key": "a", "operator": "In"}]}, "tolerations[0].operator", "Exists, Equal"),
+        (
+            {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+            "tolerations[0].value",
+            "drop value",
+        ),
+        ({"tolerations": [{"key": "a", "value": "b c"}]}, "tolerations[0].value", "at most 63"),
+        ({"tolerations": [{"key": "a", "effect": "Never"}]}, "tolerations[0].effect", "NoExecute"),
+        (
+            {"tolerations": [{"key": "a", "tolerationSeconds": 5}]},
+            "tolerations[0].tolerationSeconds",
+            "NoExecute",
+        ),
+        (
+            {"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": -1}]},
+            "tolerations[0].tolerationSeconds",
+            "from 0",
+        ),
+        ({"affinity": []}, "affinity", "mapping"),
+        ({"affinity": {"nodeAffinity": []}}, "affinity.nodeAffinity", "give a mapping"),
+        ({"affinity": {"antiAffinity": {}}}, "affinity.antiAffinity", "did you mean podAntiAffinity?"),
+        ({"priorityClassName": "A"}, "priorityClassName", "a-z"),
+        ({"imagePullSecrets": ["a"]}, "imagePullSecrets[0]", "mapping"),
+        ({"imagePullSecrets": [{"name": "A"}]}, "imagePullSecrets[0].name", "a-z"),
+        ({"imagePullSecrets": [{"name": "a"}] * 2}, "imagePullSecrets[1].name", "twice"),
+        ({"imagePullSecrets": [{"name": f"a{n}"} for n in range(9)]}, "imagePullSecrets", "at most 8"),
+        ({"env": [{"name": "A"}]}, "env[0].value", "is missing"),
+        ({"env": [{"name": "A", "value": 5}]}, "env[0].value", "in quotes"),
+        ({"env": [{"name": "A-B", "value": ""}]}, "env[0].name", "letters, digits and _"),
+        ({"env": [{"name": "HEADWATER_A", "value": ""}]}, "env[0].name", "the operator's"),
+        ({"env": [{"name": "A", "value": ""}] * 2}, "env[1].name", "twice"),
+        ({"annotations": []}, "annotations", "give annotations"),
+        ({"annotations": {"a b": "c"}}, "annotations", "has the name 'a b'"),
+        ({"annotations": {"a": 1}}, "annotations[a]", "give a string"),
+        ({"annotations": {"headwater.dev/pause": "1"}}, "annotations[headwater.dev/pause]", "another name"),
+        ({"annotations": {f"a{n}": "" for n in range(33)}}, "annotations", "at most 32"),
+        ({"resources": {"requests": {"cpu": "half"}}}, "resources.requests.cpu", "500m or 2"),
+        ({"resources": {"requests": {"cpu": -1}}}, "resources.requests.cpu", "500m or 2"),
+        ({"resources": {"limits": {"memory": "1GB"}}}, "resources.limits.memory", "256Mi"),
+        ({"resources": {"limits": {"disk": "1G"}}}, "resources.limits.disk", "known are cpu, memory"),
+        ({"resources": {"claims": []}}, "resources.claims", "is not known"),
+    ]:
+        yield small(spec__placement={"child": layer}), f"spec.placement.child.{field}", told
+    yield small(spec__ingest={"expose": "ingress"}), "spec.ingest.expose", "clusterIP, nodePort"
+    yield small(spec__ingest={"auth": {}}), "spec.ingest.auth.caSecretRef", "is missing"
+    yield small(spec__ingest={"auth": {"caSecretRef": "A"}}), "spec.ingest.auth.caSecretRef", "a-z"
+    yield small(spec__policies={"networkPolicies": "no"}), "spec.policies.networkPolicies", "true or false"
+    yield small(spec__policies={"budgets": True}), "spec.policies.budgets", "known are"
+    yield small(spec__suspend="yes"), "spec.suspend", "true or false"
+    yield small(spec__limits={"drainTimeout": "1ms"}), "spec.limits.drainTimeout", "1s or more"
     yield small(spec__limits={"minWidth": 0}), "spec.limits.minWidth", "from 1"
     yield small(spec__limits={"maxNodes": "9"}), "spec.limits.maxNodes", "whole number"
     yield small(spec__limits={"minWidth": 3, "maxNodes": 2}), "spec.limits.minWidth", "maxNodes"
@@ -390,6 +445,26 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"node {node}"[:60], small(spec__node=node)
     labels = {"tier": "", "headwater.dev/tier": "Edge_1.a", "a" * 63: "b" * 63, f"{'a.' * 126}a/b": "c"}
     yield "labels", small(spec__placement={"root": {"nodeSelector": labels}, "child": {"mode": "perNode"}})
+    pods: dict[str, Any] = {
+        "tolerations": [
+            {"operator": "Exists"},
+            {"key": "example.org/edge", "effect": "NoExecute", "tolerationSeconds": 0},
+            {"key": "gpu", "operator": "Equal", "value": "Yes", "effect": "PreferNoSchedule"},
+        ],
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "priorityClassName": "high.est",
+        "imagePullSecrets": [{"name": "one"}, {"name": "two"}],
+        "env": [{"name": "A_1", "value": ""}, {"name": "b", "value": "c d"}],
+        "annotations": {"example.org/team": "quality, all of it", "a": ""},
+        "resources": {"requests": {"cpu": "0.25", "memory": "64Mi"}, "limits": {"cpu": 2, "memory": 1000000}},
+    }
+    for layer in ("child", "intermediate", "root"):
+        yield f"pods of {layer}", small(spec__placement={layer: pods})
+    for expose in ("clusterIP", "nodePort", "hostPort", "loadBalancer"):
+        auth = {"auth": {"caSecretRef": "devices-ca"}} if expose == "hostPort" else {}
+        yield expose, small(spec__ingest={"expose": expose, **auth})
+    yield "policies", small(spec__policies={"disruptionBudgets": False, "networkPolicies": False})
+    yield "suspended", small(spec__suspend=True, spec__limits={"drainTimeout": "1s"})
     yield "limits", small(spec__limits={"minWidth": 200, "keysPerSource": 10**9, "scaleDownAfter": "1s"})
     yield "as many as there may be", small(spec__limits={"minWidth": 3, "maxNodes": 3})
     for archive in (

@@ -14,16 +14,20 @@ from headwater.aggregates import UserDefined
 from headwater.queries import Query, Where
 from headwater.topology import (
     Archive,
+    Ingest,
     InvalidTopology,
     LayerPlacement,
     Limits,
     NodeClass,
     NodeSpec,
     Placement,
+    Policies,
+    Resources,
     RootSpec,
     Sink,
     SourceClass,
     Storage,
+    Toleration,
     Topology,
     query_document,
     query_of,
@@ -100,6 +104,35 @@ def test_what_may_be_left_out() -> None:
     assert least.root == RootSpec("embedded")
     assert (least.expected, least.rate) == (4, 200.0)
     assert topology_of(small(spec__queries=...)).queries == ()
+
+
+def test_what_pods_have() -> None:
+    document = next(found for id, found in accepted() if id == "pods of child")
+    found = topology_of(document).placement.child
+    assert found.tolerations == (
+        Toleration(None, "Exists"),
+        Toleration("example.org/edge", "Equal", None, "NoExecute", 0),
+        Toleration("gpu", "Equal", "Yes", "PreferNoSchedule"),
+    )
+    assert found.affinity == document["spec"]["placement"]["child"]["affinity"]
+    assert (found.priority_class, found.image_pull_secrets) == ("high.est", ("one", "two"))
+    assert found.env == (("A_1", ""), ("b", "c d"))
+    assert found.annotations == (("a", ""), ("example.org/team", "quality, all of it"))
+    assert found.resources == Resources(
+        (("cpu", "0.25"), ("memory", "64Mi")), (("cpu", "2"), ("memory", "1000000"))
+    )
+
+
+def test_what_a_cluster_has() -> None:
+    least = topology_of(small())
+    assert (least.ingest, least.policies, least.suspend) == (Ingest("clusterIP"), Policies(True, True), False)
+    exposed = next(found for id, found in accepted() if id == "hostPort")
+    assert topology_of(exposed).ingest == Ingest("hostPort", "devices-ca")
+    bare = next(found for id, found in accepted() if id == "policies")
+    assert topology_of(bare).policies == Policies(False, False)
+    suspended = next(found for id, found in accepted() if id == "suspended")
+    assert topology_of(suspended).suspend
+    assert topology_of(suspended).limits.drain_timeout == 1_000_000
 
 
 def test_an_archive() -> None:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from headwater.durations import MILLISECOND, SECOND, human
 from headwater.errors import Problem
 from headwater.queries import Query
+from headwater.topology.placement import read_placement
 from headwater.topology.queries import (
     Functions,
     listed_queries,
@@ -20,6 +21,7 @@ from headwater.topology.sections import InvalidTopology, Section, Wrong, label, 
 from headwater.topology.sinks import read_sinks
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
+    DRAIN_TIMEOUT,
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
@@ -33,12 +35,12 @@ from headwater.topology.tree import (
     Archive,
     DeletionPolicy,
     Engine,
-    LayerPlacement,
+    Expose,
+    Ingest,
     Limits,
-    Mode,
     NodeClass,
     NodeSpec,
-    Placement,
+    Policies,
     RootSpec,
     SourceClass,
     Storage,
@@ -70,7 +72,7 @@ def topology_of(document: Mapping[str, Any], functions: Functions = no_functions
         name=name,
         sources=sources,
         node=None if node is None else _node(node, sources),
-        placement=_placement(spec.section("placement")),
+        placement=read_placement(spec.section("placement")),
         limits=_limits(spec.section("limits")),
         queries=listed_queries(spec, functions),
         root=_root(spec.section("root", required=True)),
@@ -78,6 +80,9 @@ def topology_of(document: Mapping[str, Any], functions: Functions = no_functions
         flush_interval=spec.duration("flushInterval", FLUSH_INTERVAL, at_least=MILLISECOND),
         horizon=spec.duration("horizon", HORIZON, at_least=1),
         archive=_archive(spec.section("archive")),
+        ingest=_ingest(spec.section("ingest")),
+        policies=_policies(spec.section("policies")),
+        suspend=spec.flag("suspend"),
     )
     slowest = max((source.lateness for source in sources), default=0)
     if found.horizon <= slowest and not spec.told("horizon"):
@@ -212,23 +217,6 @@ def _node(section: Section, sources: Iterable[SourceClass]) -> NodeSpec:
     return NodeSpec(limit, margin, tuple(classes))
 
 
-def _placement(section: Section | None) -> Placement:
-    if section is None:
-        return Placement()
-    layers = [_layer(section.section(layer)) for layer in ("child", "intermediate", "root")]
-    section.done()
-    return Placement(*layers)
-
-
-def _layer(section: Section | None) -> LayerPlacement:
-    if section is None:
-        return LayerPlacement()
-    mode = section.choice("mode", get_args(Mode), "pool")
-    selector = section.selector("nodeSelector")
-    section.done()
-    return LayerPlacement("perNode" if mode == "perNode" else "pool", selector)
-
-
 def _limits(section: Section | None) -> Limits:
     if section is None:
         return Limits()
@@ -237,6 +225,7 @@ def _limits(section: Section | None) -> Limits:
         section.whole("maxNodes", MAX_NODES, low=1, high=NODES_LIMIT),
         section.whole("keysPerSource", KEYS_PER_SOURCE, low=1, high=KEYS_LIMIT),
         section.duration("scaleDownAfter", SCALE_DOWN_AFTER, at_least=SECOND),
+        section.duration("drainTimeout", DRAIN_TIMEOUT, at_least=SECOND),
     )
     section.done()
     if found.min_width > found.max_nodes and not section.told("minWidth", "maxNodes"):
@@ -245,6 +234,27 @@ def _limits(section: Section | None) -> Limits:
             f"{found.min_width} is more than maxNodes, which is {found.max_nodes}",
             "lower minWidth or raise maxNodes",
         )
+    return found
+
+
+def _ingest(section: Section | None) -> Ingest:
+    if section is None:
+        return Ingest()
+    expose = section.choice("expose", get_args(Expose), "clusterIP")
+    auth = section.section("auth")
+    secret = None
+    if auth is not None:
+        secret = auth.text("caSecretRef", subdomain, remedy="name the Secret that holds ca.crt") or None
+        auth.done()
+    section.done()
+    return Ingest(next(known for known in get_args(Expose) if known == expose), secret)
+
+
+def _policies(section: Section | None) -> Policies:
+    if section is None:
+        return Policies()
+    found = Policies(section.flag("disruptionBudgets", True), section.flag("networkPolicies", True))
+    section.done()
     return found
 
 

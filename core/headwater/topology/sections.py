@@ -103,11 +103,11 @@ class Section:
             return known[0]
         return str(found)
 
-    def flag(self, field: str) -> bool:
+    def flag(self, field: str, default: bool = False) -> bool:
         found = self.value(field)
         if found is not None and not isinstance(found, bool):
             self.wrong(field, f"is {shown(found)}", "give true or false")
-        return found is True
+        return found if isinstance(found, bool) else default
 
     def whole(self, field: str, default: int | None, *, low: int, high: int) -> int:
         remedy = f"give a whole number from {low} to {high}"
@@ -191,7 +191,7 @@ class Section:
             self.wrong(field, "is empty", "give at least one label")
         labels = []
         for name, value in found.items():
-            if not isinstance(name, str) or not _LABEL_NAME.fullmatch(name):
+            if not isinstance(name, str) or not is_label_name(name):
                 self.wrong(
                     field, f"has the label {shown(name)}", "name labels like headwater.dev/tier or tier"
                 )
@@ -222,6 +222,10 @@ def _bytes(given: Any) -> int | None:
     if unit not in _UNITS or not re.fullmatch(r"[0-9]{1,15}", number):
         return None
     return int(number) * _UNITS[unit]
+
+
+def is_label_name(given: str) -> bool:
+    return _LABEL_NAME.fullmatch(given) is not None
 
 
 def label(limit: int) -> Callable[[str], Wrong | None]:

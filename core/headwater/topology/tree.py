@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from headwater.durations import MILLISECOND, SECOND
 from headwater.queries import Query
@@ -20,8 +21,11 @@ ROTATE = 60 * SECOND
 RETAIN = 7 * 86_400 * SECOND
 ARCHIVE_BYTES = 10 << 30
 SINK_TIMEOUT = 30 * SECOND
+DRAIN_TIMEOUT = 300 * SECOND
 
 Mode = Literal["pool", "perNode"]
+Expose = Literal["clusterIP", "nodePort", "hostPort", "loadBalancer"]
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Engine = Literal["spark", "embedded"]
 DeletionPolicy = Literal["Retain", "Delete"]
 SinkType = Literal["console", "jsonlines", "parquet", "postgres", "webhook"]
@@ -61,11 +65,37 @@ class NodeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that does not keep a pod away, as in a pod."""
+
+    key: str | None = None
+    operator: str = "Equal"
+    value: str | None = None
+    effect: str | None = None
+    seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a pod asks for and what it may have, by name, as quantities of Kubernetes."""
+
+    requests: tuple[tuple[str, str], ...] = ()
+    limits: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LayerPlacement:
-    """Where the nodes of one layer run."""
+    """Where the nodes of one layer run, and what their pods have beside what they need."""
 
     mode: Mode = "pool"
     node_selector: Selector = ()
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: Mapping[str, Any] | None = None
+    priority_class: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    resources: Resources = Resources()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +109,30 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a plan stays within, how long less has to suffice before a tree is made smaller, and how many
-    distinct keys a source brings at most."""
+    """What a plan stays within, how long less has to suffice before a tree is made smaller, how many
+    distinct keys a source brings at most, and how long is waited for what a node that leaves still holds."""
 
     min_width: int = 1
     max_nodes: int = MAX_NODES
     keys_per_source: int = KEYS_PER_SOURCE
     scale_down_after: int = SCALE_DOWN_AFTER
+    drain_timeout: int = DRAIN_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """How devices reach the children, and the Secret with the authority of their certificates."""
+
+    expose: Expose = "clusterIP"
+    ca_secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Which objects a cluster gets beside the pods."""
+
+    disruption_budgets: bool = True
+    network_policies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +198,9 @@ class Topology:
     flush_interval: int = FLUSH_INTERVAL
     horizon: int = HORIZON
     archive: Archive | None = None
+    ingest: Ingest = Ingest()
+    policies: Policies = Policies()
+    suspend: bool = False
 
     @property
     def expected(self) -> int:

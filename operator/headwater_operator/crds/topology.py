@@ -17,6 +17,7 @@ from headwater.topology.manifest import (
 from headwater.topology.queries import QUERIES_LIMIT
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
+    DRAIN_TIMEOUT,
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
@@ -29,7 +30,7 @@ from headwater.topology.tree import (
     START_TIMEOUT,
     DeletionPolicy,
     Engine,
-    Mode,
+    Expose,
 )
 from headwater_operator.crds import cel, query
 from headwater_operator.crds.fields import (
@@ -37,6 +38,7 @@ from headwater_operator.crds.fields import (
     Schema,
     choice,
     duration,
+    flag,
     label,
     listed,
     mapping,
@@ -47,6 +49,7 @@ from headwater_operator.crds.fields import (
     whole,
     with_rules,
 )
+from headwater_operator.crds.placement import placement
 from headwater_operator.crds.sinks import sinks
 
 _SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -62,14 +65,7 @@ def spec() -> Schema:
         {
             "sources": _sources(),
             "node": _node(),
-            "placement": mapping(
-                "Where nodes run.",
-                {
-                    "child": _layer("Children, close to the devices."),
-                    "intermediate": _layer("Nodes between children and the root."),
-                    "root": _layer("The root."),
-                },
-            ),
+            "placement": placement(),
             "limits": _limits(),
             "queries": _queries(),
             "root": _root(),
@@ -86,6 +82,15 @@ def spec() -> Schema:
                 at_least=1,
             ),
             "archive": _archive(),
+            "ingest": _ingest(),
+            "policies": mapping(
+                "Which objects there are beside the pods.",
+                {
+                    "disruptionBudgets": flag("A PodDisruptionBudget for each layer (default true)."),
+                    "networkPolicies": flag("A NetworkPolicy for each layer (default true)."),
+                },
+            ),
+            "suspend": flag("Take nothing more, commit what there is, and keep only the volume."),
         },
         ("sources", "root"),
         Rule(
@@ -169,19 +174,6 @@ def _node() -> Schema:
     )
 
 
-def _layer(about: str) -> Schema:
-    return mapping(
-        about,
-        {
-            "mode": choice(
-                "pool: as many as are planned, on any node that matches (default). perNode: one on each.",
-                get_args(Mode),
-            ),
-            "nodeSelector": selector("The labels that a node must have."),
-        },
-    )
-
-
 def _limits() -> Schema:
     return mapping(
         "What a plan stays within.",
@@ -196,6 +188,10 @@ def _limits() -> Schema:
             "scaleDownAfter": duration(
                 "For so long less has to suffice before a tree is made smaller (default "
                 f"{human(SCALE_DOWN_AFTER)}).",
+                at_least=SECOND,
+            ),
+            "drainTimeout": duration(
+                f"How long a node that leaves has for what it holds (default {human(DRAIN_TIMEOUT)}).",
                 at_least=SECOND,
             ),
         },
@@ -264,6 +260,20 @@ def _root() -> Schema:
             "stands beside engine embedded; drop spark, or make the engine spark",
             ".spark",
         ),
+    )
+
+
+def _ingest() -> Schema:
+    return mapping(
+        "How devices reach the children.",
+        {
+            "expose": choice("The address that children advertise (default clusterIP).", get_args(Expose)),
+            "auth": mapping(
+                "Devices show certificates.",
+                {"caSecretRef": subdomain("The Secret that holds the authority of theirs, ca.crt.")},
+                ("caSecretRef",),
+            ),
+        },
     )
 
 
