@@ -63,7 +63,7 @@ def node(manifest: Path | None, seconds: int, as_json: bool) -> None:
     A child, a node above it and an embedded root run as processes. The sources of the manifest send as fast
     as they are let, a second of their events at once, and it is measured how much of a core each process
     takes for it: the limit is what a whole core would take. An item of a child is an event, one of the
-    others a row of a batch; ingestLimit is for both, so it is the lower one.
+    others a row of a batch; ingestLimit is for all of them, so it is the lowest.
 
     Measure on the device that will be the node, with nothing else at work, and plan with a margin.
 
@@ -82,24 +82,25 @@ def node(manifest: Path | None, seconds: int, as_json: bool) -> None:
         raise click.ClickException(str(error)) from None
     try:
         taken = asyncio.run(_measured(work, seconds, quiet=as_json))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise click.Abort from None
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         work.clean()
-    limit = _down(min(each.limit for each in taken if each.role != "root"))
+    decides = min(taken, key=lambda each: each.limit)
+    limit = _down(decides.limit)
     line = f"node: {{ingestLimit: {limit:g}, margin: {MARGIN}}}"
     if as_json:
         told = [{**asdict(each), "limit": round(each.limit, 1)} for each in taken]
-        click.echo(json.dumps({"ingestLimit": limit, "line": line, "measured": told}))
+        answer = {"ingestLimit": limit, "line": line, "decides": decides.role}
+        click.echo(json.dumps({**answer, "estimate": decides.cores < HALF, "measured": told}))
         return
     table = Table("", "items/s", "of a core", "a core takes")
     for each in taken:
         unit = "events/s" if each.role == "child" else "rows/s"
         table.add_row(each.role, f"{each.items:,.0f}", f"{each.cores:.0%}", f"{each.limit:,.0f} {unit}")
     screen.console().print(table)
-    decides = min((each for each in taken if each.role != "root"), key=lambda each: each.limit)
     if decides.cores < HALF:
         click.echo(
             f"the {decides.role} decides, measured at {decides.cores:.0%} of a core, so it is an estimate: "

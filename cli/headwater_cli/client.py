@@ -20,6 +20,8 @@ from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 SECONDS = 10.0
 # How many sources are assigned by one request: with the longest names they are below its 65,536 bytes.
 ASSIGNED = 100
+# So many sources the root is asked about: all that there are.
+EVERY = 1_000_000_000
 _PROBLEMS = "headwater-problems-bin"
 # By this name the root is known, wherever it runs.
 _ROOT = "root"
@@ -112,6 +114,10 @@ class Root:
             reply.sources.extend(more.sources)
             reply.next = more.next
         return reply
+
+    def knows(self, name: str) -> bool:
+        """Whether a source of that name has said hello."""
+        return any(each.name == name for each in self.status(EVERY).sources)
 
     def skip(self, name: str, incarnation: int | None, seq: int) -> pb.SkipReply:
         return self._call(self._skip, pb.SkipRequest(source=_named(name, incarnation), seq=seq))

@@ -43,7 +43,8 @@ class Following:
         self._local, self._senders, self._summary = local, senders, summary
 
     async def follow(self, script: Sequence[Phase], cast: Cast, tell: Echo) -> None:
-        """Have the tree that the sources of a script need, one phase after the other, and what nodes send."""
+        """Have the tree that the sources of a script need, one phase after the other, and what nodes send.
+        A phase begins when its tree is there."""
         for number, phase in enumerate(script):
             if number:
                 await self._resize(cast, phase, tell)
@@ -61,11 +62,11 @@ class Following:
         for name in [name for name in going if name not in wanted]:
             senders.end(going.pop(name))
         fresh = {name: sensor for name, sensor in wanted.items() if name not in going}
-        for name, feed in going.items():
-            rate = cast.rate(name, phase)
-            if rate != feed.sensor.latest_rate:
-                feed.sensor.changes.append((senders.given(name), rate))
-        await self._replan({name: sensor.rate for name, sensor in fresh.items()}, tell, {})
+        rates = {name: cast.rate(name, phase) for name in going}
+        # Who sends less does so at once, who sends more once there are nodes for it.
+        senders.change({name: rate for name, rate in rates.items() if rate < going[name].sensor.latest_rate})
+        await self._replan(rates | {name: sensor.rate for name, sensor in fresh.items()}, tell, {})
+        senders.change(rates)
         for number, (name, sensor) in enumerate(fresh.items()):
             second = ceil(monotonic() - senders.begun)
             feed = Generated(replace(sensor, begin=second), ENDLESS)
@@ -74,9 +75,9 @@ class Following:
             if number % TOGETHER == TOGETHER - 1:
                 await asyncio.sleep(LOOK)
 
-    async def _replan(self, fresh: Mapping[str, float], tell: Echo, measured: Mapping[int, float]) -> None:
-        """For those who send and those who are to, with the measured reductions of layers, if there are."""
-        rates = {name: feed.sensor.latest_rate for name, feed in self._senders.going.items()} | dict(fresh)
+    async def _replan(self, asked: Mapping[str, float], tell: Echo, measured: Mapping[int, float]) -> None:
+        """For those who send and as they are to, with the measured reductions of layers, if there are."""
+        rates = {name: feed.sensor.latest_rate for name, feed in self._senders.going.items()} | dict(asked)
         if not rates:
             return
         sends = {
@@ -101,14 +102,15 @@ class Following:
         for move in step.nodes:
             local.turn(move.item, move.after)
         await self._move(moves)
+        if step.end or moves:
+            await self._until_left(set(step.end), {move.item: move.after for move in moves})
         if step.end:
-            await self._until_left(set(step.end), {move.item for move in moves})
             await local.end(step.end)
         summary.nodes = max(summary.nodes, len(local.processes))
 
-    async def _until_left(self, ending: set[str], moved: set[str]) -> None:
-        """Until nobody sends to nodes that are to end: sources have turned elsewhere, or are counted to their
-        end. Nodes below them turn at once."""
+    async def _until_left(self, ending: set[str], moved: Mapping[str, str]) -> None:
+        """Until nobody sends to nodes that are to end, and those who were moved send there: sources have
+        turned elsewhere, or are counted to their end. Nodes below them turn at once."""
         until = monotonic() + LEAVING
         await asyncio.sleep(TURNING)
         while monotonic() < until and self._senders.staying(ending, moved):

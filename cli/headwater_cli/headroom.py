@@ -39,15 +39,15 @@ class Headroom:
     # Since when messages wait at a node.
     _since: dict[str, float] = field(default_factory=dict)
 
-    def look(self, processes: Iterable[Process], now: float) -> None:
-        """`now` in seconds of any clock."""
+    def look(self, processes: Iterable[Process], now: float, since: float = 0.0) -> None:
+        """`now` in seconds of the clock of rates; what was said before `since` is of a tree that begins."""
         for process in processes:
             name, waiting = process.name, process.figure("waiting")
             if waiting:
                 self._since.setdefault(name, now)
             else:
                 self._since.pop(name, None)
-            if not process.steady.full:
+            if not process.steady.full or process.steady.since < since:
                 continue
             rate, left = process.steady.rate("items"), self.of(process)
             self.least[name] = min(self.least.get(name, 1.0), left)

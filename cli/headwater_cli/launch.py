@@ -202,7 +202,8 @@ def run(
         else:
             told(work.summary, console)
         console.print("stopped")
-        sys.exit(STOPPED if isinstance(stopped, KeyboardInterrupt) else TERMINATED)
+        by_hand = work.interrupted or isinstance(stopped, KeyboardInterrupt)
+        sys.exit(STOPPED if by_hand else TERMINATED)
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
         _fail(work.summary, _sentence(error), as_lines)
     finally:

@@ -92,6 +92,11 @@ class LocalTree:
             self.ended[name] = await process.stop()
             self.processes.remove(process)
 
+    def kill(self) -> None:
+        """Nobody waits for anything any more."""
+        for process in self.processes:
+            process.kill()
+
     async def stop(self) -> dict[str, int | None]:
         """End everything; gives the code of each process that ever was."""
         # From the edge to the root: what a node still holds, its parent takes.

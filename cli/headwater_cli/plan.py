@@ -19,6 +19,7 @@ from headwater.planning.asked import demands_of, reductions_of, scaled, within_o
 from headwater.planning.inventory import ROLES, Inventory, Kind, alike, inventory_of
 from headwater.planning.plan import Demand, Layer, Plan, Within
 from headwater.planning.plan import plan as planned
+from headwater.planning.shortage import LayersDoNotEnd
 from headwater.topology import Topology
 from headwater.topology.tree import MARGIN
 from headwater_cli import manifests, treepicture
@@ -31,7 +32,9 @@ MOST_COST = 1e12
 # More than any source sends.
 MOST_LIMIT = 1e9
 # How many rows a what-if has, if nobody says how far apart they are.
-ROWS = 10
+ROWS, MOST_ROWS = 10, 1_000
+# More than anybody has; a plan of them takes a minute.
+MOST_SOURCES = 10_000_000
 # As options call what a manifest has.
 _OPTIONS = {
     "options.rate": "--rate",
@@ -53,12 +56,19 @@ class _Sources(click.ParamType[Sequence[int]]):
             numbers = [int(part.replace("_", "").replace(",", "")) for part in value.split("..")]
         except ValueError:
             numbers = []
+        if any(number > MOST_SOURCES for number in numbers[:2]):
+            self.fail(f"{value!r} are too many; give at most {MOST_SOURCES:,} sources", param, ctx)
         if len(numbers) == 1:
             return numbers
-        if len(numbers) in (2, 3) and 0 < numbers[0] <= numbers[1] and min(numbers) > 0:
+        if len(numbers) in (2, 3):
+            if min(numbers) < 1:
+                self.fail(f"{value!r} has a number below 1; give numbers from 1 on", param, ctx)
+            if numbers[0] > numbers[1]:
+                self.fail(f"{value!r} goes down; give the lower number first", param, ctx)
             step = numbers[2] if len(numbers) == 3 else max((numbers[1] - numbers[0]) // (ROWS - 1), 1)
-            if (numbers[1] - numbers[0]) // step <= 1_000:
-                return [*range(numbers[0], numbers[1], step), numbers[1]]
+            if (numbers[1] - numbers[0]) // step > MOST_ROWS:
+                self.fail(f"{value!r} are more than {MOST_ROWS:,} plans; give a larger step", param, ctx)
+            return [*range(numbers[0], numbers[1], step), numbers[1]]
         self.fail(f"{value!r} is no number of sources; give one, or several as 200..2000", param, ctx)
 
 
@@ -137,7 +147,7 @@ def plan(
     """
     if price is not None and not 0 <= price <= MOST_COST:
         raise click.BadParameter(f"is {price:g}; give what a node costs a month", param_hint="--price")
-    topology = None if manifest is None else _asked(manifest, rate, limit, nodes)
+    topology = None if manifest is None else _asked(manifest, sources, rate, limit, margin, nodes)
     try:
         demands = list(_demands(topology, sources, rate))
         inventory = _inventory(topology, limit, margin, nodes)
@@ -155,7 +165,7 @@ def plan(
     except InvalidPlan as error:
         by_option = topology is None or max_nodes is not None
         problems = [_by_option(problem, by_option) for problem in error.problems]
-        raise click.ClickException(str(InvalidPlan(problems))) from None
+        raise click.ClickException(str(InvalidPlan(problems)) + _forwarded(topology, error)) from None
     if svg is not None:
         try:
             svg.write_text(treepicture.drawn(found[-1][1]), encoding="utf-8")
@@ -164,8 +174,11 @@ def plan(
     name = "plan" if topology is None else topology.name
     central = {} if topology is None else {each.id: each.central for each in topology.queries if each.central}
     if as_json:
-        told = [{**as_mapping(each, price), "central": central} for _, each in found]
-        click.echo(json.dumps(told[0] if len(told) == 1 else told))
+        told = {count: {**as_mapping(each, price), "central": central} for count, each in found}
+        told |= {
+            count: {"sources": count, "refused": str(error.problems[0])} for count, error in refused.items()
+        }
+        click.echo(json.dumps(told[counts[0]] if len(counts) == 1 else [told[count] for count in counts]))
     elif len(found) == 1:
         _tell(name, found[0][1], price, central, console())
     else:
@@ -181,18 +194,33 @@ def plan(
 
 
 def _asked(
-    manifest: Path, rate: float | None, limit: float | None, nodes: list[tuple[int, float]] | None
+    manifest: Path,
+    counts: Sequence[int] | None,
+    rate: float | None,
+    limit: float | None,
+    margin: float | None,
+    nodes: list[tuple[int, float]] | None,
 ) -> Topology:
     """What options replace is not judged."""
     found = manifests.read(manifest)
     spec = found.get("spec")
     if isinstance(spec, dict):
         node, sources = spec.get("node"), spec.get("sources")
-        if (limit is not None or nodes is not None) and isinstance(node, dict):
-            spec["node"] = {**node, "ingestLimit": MOST_LIMIT, "classes": []}
-        if rate is not None and isinstance(sources, list):
-            spec["sources"] = [each | {"rate": 1} if isinstance(each, dict) else each for each in sources]
+        if isinstance(node, dict):
+            kept = {} if margin is None else {"margin": MARGIN}
+            limits = {} if limit is None and nodes is None else {"ingestLimit": MOST_LIMIT, "classes": []}
+            spec["node"] = {**node, **limits, **kept}
+        if isinstance(sources, list):
+            kept = {} if rate is None else {"rate": 1}
+            kept |= {} if counts is None or _is_count(sources) else {"expected": 1}
+            spec["sources"] = [each | kept if isinstance(each, dict) else each for each in sources]
     return manifests.topology_in(found, manifest)
+
+
+def _is_count(sources: list[Any]) -> bool:
+    """Whether every class says how many there are: they are scaled by that then."""
+    found = [each.get("expected") for each in sources if isinstance(each, dict)]
+    return all(isinstance(count, int) and count > 0 for count in found)
 
 
 def _demands(
@@ -252,6 +280,14 @@ def _by_option(problem: Problem, max_nodes: bool) -> Problem:
     for known, option in _OPTIONS.items():
         field, remedy = field.replace(known, option), remedy.replace(known, option)
     return Problem(field, problem.message, remedy)
+
+
+def _forwarded(topology: Topology | None, error: InvalidPlan) -> str:
+    """For which queries no layer makes items fewer, where that is what is wrong."""
+    central = [] if topology is None else [each.id for each in topology.queries if each.central]
+    if not central or not isinstance(error, LayersDoNotEnd):
+        return ""
+    return f"\nfor {', '.join(central)} every event is forwarded to the root, and no layer makes them fewer"
 
 
 # What is told
@@ -378,14 +414,14 @@ def _lines(found: Plan, price: float | None) -> Iterator[str]:
         held = (
             f"{less.lost:.0%} of it too much, which the paper's nodes lose and these hold back at the sources"
             if less.lost
-            else "nothing of its margin would be free"
+            else f"more than the {less.limit * (1 - found.inventory.margin):,.4g} that its margin leaves"
         )
         yield (
             f"with one layer less, {_widths(less.layers)}, {float(less.rate):,.4g} items/s would reach "
             f"{where}, which takes {less.limit:,g}: {held}"
         )
     if price is not None:
-        yield f"{found.nodes:,} nodes at {price:,g} a month: {found.nodes * price:,.2f} a month"
+        yield f"{nodes} at {price:,g} a month: {found.nodes * price:,.2f} a month"
 
 
 def _compare(name: str, found: Sequence[tuple[int, Plan]], price: float | None, out: Console) -> None:

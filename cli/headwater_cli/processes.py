@@ -97,6 +97,10 @@ class Process:
         if self._running is not None and self._running.returncode is None:
             self._running.send_signal(signal.SIGHUP)
 
+    def kill(self) -> None:
+        if self._running is not None and self._running.returncode is None:
+            self._running.kill()
+
     async def stop(self) -> int | None:
         """Ask it to end, wait, and make it if it does not."""
         if self._running is None:

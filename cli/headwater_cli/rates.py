@@ -27,6 +27,11 @@ class Rates:
         """Whether as much time is known as a rate is taken over."""
         return len(self._said) > 1 and self._said[-1][0] - self._said[0][0] >= self._recent - 1
 
+    @property
+    def since(self) -> float:
+        """From when on what a rate is taken of was said."""
+        return self._said[0][0] if self._said else 0.0
+
     def rate(self, name: str) -> float:
         """How much a figure rises a second."""
         if len(self._said) < 2:

@@ -24,7 +24,7 @@ from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
 from headwater.topology import NodeSpec, Topology
 from headwater_cli import generator, runs, scales
-from headwater_cli.client import At, connected
+from headwater_cli.client import EVERY, At, connected
 from headwater_cli.feeds import Cut, Generated, Repeated
 from headwater_cli.following import ENDLESS, Following
 from headwater_cli.generator import needed, sensors
@@ -44,10 +44,10 @@ from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
 
 PATIENCE = 120.0
-# So many sources the root is asked about: all that there are.
-EVERY = 1_000_000_000
 # How many windows of those that come at once are printed.
 ECHOED = 3
+# For so long sources send what came while they were connecting, in seconds.
+BEGINNING = 2.0
 # How often is told what is waited for, in seconds.
 TELL = 5.0
 # How long sinks may take for what they lack at the end, in seconds.
@@ -123,12 +123,16 @@ class Run:
         held = limits if limited else None
         self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
         self.summary = Summary(topology.name, len(feeds))
+        # Whether it is being ended before its time, and whether by Ctrl-C.
+        self._stopping = self.interrupted = False
         # Until when everything has to be counted, if that is known.
         self._until = inf
         self._sending = Rates()
         waited_for = len(feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
-        manner = Manner(scripted=bool(scale), limited=limited, rush=rush)
+        # Where rates are held against limits: together, they would send all of a second at once.
+        spread = self.headroom is not None and not rush
+        manner = Manner(spread=spread, scripted=bool(scale), limited=limited, rush=rush)
         self.senders = Senders(self.directory / "spools", self._latency, manner)
         self.senders.feeds += feeds
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
@@ -140,12 +144,21 @@ class Run:
         `windows` as they come."""
         # Whoever asks a run to end in this way means the same as with Ctrl-C; only the code is another one.
         if (task := asyncio.current_task()) is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTERM, self._interrupt, task, False)
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                loop.add_signal_handler(signal.SIGINT, self._interrupt, task, True)
         begin = monotonic()
         try:
             await self.local.start(self.first)
             self.summary.nodes = len(self.local.processes)
             self.summary.widths = [self.first.widths]
+            node = self.topology.node
+            if self.planner is not None and node is not None and node.classes:
+                said = f"nodes of this machine are alike and take {node.ingest_limit:g} items/s each"
+                _show(
+                    f"{said}; classes say what the root takes, all else of them is for a cluster", live, echo
+                )
             leaves = [self.local.process(name) for name in self.first.layers[0]]
             if self._spark:
                 await self._until_merging(begin, live, echo)
@@ -197,6 +210,14 @@ class Run:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # Processes
+
+    def _interrupt(self, task: asyncio.Task[Any], by_hand: bool) -> None:
+        """Everything ends in order; asked once more, it ends at once."""
+        if self._stopping:
+            self.local.kill()
+            return
+        self._stopping, self.interrupted = True, by_hand
+        task.cancel()
 
     async def _stop(self) -> dict[str, int | None]:
         """End everything; gives the code of each process."""
@@ -272,7 +293,7 @@ class Run:
             for task in done:
                 task.result()
             if self.headroom is not None:
-                self.headroom.look(self.local.processes, monotonic())
+                self.headroom.look(self.local.processes, monotonic(), self.senders.begun + BEGINNING)
                 self.summary.held_back = max(self.summary.held_back, self._uncounted)
             self._refuse_ended()
             if monotonic() > self._until:

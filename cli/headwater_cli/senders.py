@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
+from zlib import crc32
 
 from headwater.events import Batch
 from headwater.prefix import NO_SKIPS, judge
@@ -36,9 +37,11 @@ RUSH = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How sources send: `scripted` ones come and go while a run goes on; `limited` send in pieces, for nodes
-    that are held to a limit; with `rush` they send as fast as they are let."""
+    """How sources send: `spread` ones begin their seconds at different moments; `scripted` ones come and go
+    while a run goes on; `limited` send in pieces, for nodes that are held to a limit; with `rush` they send
+    as fast as they are let."""
 
+    spread: bool = False
     scripted: bool = False
     limited: bool = False
     rush: bool = False
@@ -80,6 +83,13 @@ class Senders:
         """How many seconds a source has been given."""
         return self._given.get(name, 0)
 
+    def change(self, rates: Mapping[str, float]) -> None:
+        """Have sources send at other rates from their next second on."""
+        for name, rate in rates.items():
+            feed = self.going.get(name)
+            if feed is not None and rate != feed.sensor.latest_rate:
+                feed.sensor.changes.append((self.given(name), rate))
+
     def end(self, feed: Generated) -> None:
         """A source ends with the second that it is in."""
         feed.seconds = min(feed.seconds, self.given(feed.name))
@@ -88,13 +98,14 @@ class Senders:
         for feed in self.going.values():
             self.end(feed)
 
-    def staying(self, ending: set[str], moved: set[str]) -> bool:
+    def staying(self, ending: set[str], moved: Mapping[str, str]) -> bool:
         """Whether sources send to nodes that are to end, or have not turned to where they were moved."""
+        open_ = [client for client in self.clients if client.name in self._open]
+        uplinks = {client.name: client.exchange.uplink for client in open_}
         return any(
-            client.exchange.uplink.parent in ending
-            or (client.name in moved and not client.exchange.uplink.connected)
-            for client in self.clients
-            if client.name in self._open
+            uplink.parent in ending
+            or (name in moved and not (uplink.connected and uplink.parent == moved[name]))
+            for name, uplink in uplinks.items()
         )
 
     async def stop(self) -> None:
@@ -134,6 +145,8 @@ class Senders:
             if isinstance(feed, Generated) and feed.sensor.begin:
                 feed.sensor = replace(feed.sensor, begin=ceil(monotonic() - self.begun))
         begin = monotonic()
+        if self._manner.spread:
+            begin += crc32(feed.name.encode()) / (1 << 32)
         for number, part in enumerate(feed.parts(), start=1):
             self._given[feed.name] = number
             if scripted:

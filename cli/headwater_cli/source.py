@@ -109,8 +109,11 @@ def assign(name: str, child: str, as_lines: bool, root: client.At) -> None:
     """
     with client.connected(root) as reached:
         moved = reached.assign({name: child})
+        known = reached.knows(name)
     if as_lines:
-        click.echo(json.dumps({"name": name, "child": child, "moved": bool(moved)}))
+        click.echo(json.dumps({"name": name, "child": child, "moved": bool(moved), "known": known}))
+    elif not known:
+        click.echo(f"{name}: nobody of that name has said hello yet; when it does, it is read by {child}")
     else:
         click.echo(f"{name}: is read by {child}" + ("" if moved else ", as it was before"))
 

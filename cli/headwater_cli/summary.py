@@ -11,6 +11,8 @@ from rich.text import Text
 
 # How many nodes that were overrun are told of, and how many sources that were moved.
 OVERRUN, MOVED = 8, 100
+# From how many seconds of events on it is told that sources were held back.
+HELD = 4.0
 # With the run its tree has ended: there is nobody left who could release the source.
 _REMEDY = "mend its events, or raise that bound in the topology where the keys are meant, and run it again"
 
@@ -125,16 +127,20 @@ def _lines(summary: Summary) -> Iterator[str]:
     yield ", ".join([f"bytes up: sources {size(summary.raw_bytes)} (raw)", *layers])
     if len(summary.widths) > 1:
         shown = " -> ".join(" ".join(map(str, widths)) for widths in summary.widths)
-        more = ", ..." if len(summary.moved) > MOVED else ""
-        moved = f": {', '.join(summary.moved[:MOVED])}{more}" if summary.moved else ""
-        yield f"the tree: {shown}; {len(summary.moved):,} sources were moved{moved}"
+        names = list(dict.fromkeys(summary.moved))
+        more = ", ..." if len(names) > MOVED else ""
+        moved = f": {', '.join(names[:MOVED])}{more}" if names else ""
+        times = f" {len(summary.moved):,} times" if len(summary.moved) > len(names) else ""
+        yield f"the tree: {shown}; {len(names):,} sources were moved{times}{moved}"
     if summary.headroom:
         name, least = min(summary.headroom.items(), key=lambda found: found[1])
         yield f"headroom: at least {least:.0%}, at {name}"
     for name, (rate, limit, waiting) in list(summary.overrun.items())[:OVERRUN]:
         wait = f"; {waiting:,.0f} messages had to wait at once" if waiting else ""
         yield f"{name} was overrun: it took {rate:,.0f} items/s, for a limit of {limit:,g}{wait}"
-    if any(waiting for _, _, waiting in summary.overrun.values()):
+    # More than some seconds of events do not wait where nobody is held back.
+    long = summary.headroom and summary.held_back > HELD * summary.events_per_second
+    if long or any(waiting for _, _, waiting in summary.overrun.values()):
         yield f"sources were held back: up to {summary.held_back:,} events waited with them to be counted"
     if summary.latency_p50_ms is not None:
         yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"

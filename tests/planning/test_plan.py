@@ -216,10 +216,41 @@ def test_nobody_is_left_for_the_root() -> None:
     )
 
 
+def test_a_weak_root_under_strong_nodes_needs_wider_layers() -> None:
+    small, strong = (Kind("pi", 1, None, "spec.node.classes[0].ingestLimit"),), (Kind("any", 20),)
+    demands, inventory = [Demand("s", 500, 0.5)], Inventory(strong, strong, small, 0)
+    found = plan(demands, inventory, MANY)
+    assert found.widths == [250, 125, 63, 32, 16, 8, 4, 2, 2, 1]
+    assert found.layers[0].limits.tolist() == [20] * 250
+    assert found.layers[-1].headroom.min() >= 0
+    assert found.notes == (
+        "no node is given more than 1 items/s: narrower layers would send the root too much",
+    )
+    # As many nodes there are not.
+    said = _problem(demands, inventory, Within(1, 200))
+    assert said.startswith("spec.node.classes[0].ingestLimit: is 1 for the root, but 13.0311 items a second")
+    assert said.endswith("raise it to 13.1, or have more nodes, also by spec.limits.maxNodes")
+
+
 def test_a_root_that_no_number_of_layers_helps() -> None:
-    small = (Kind("pi", 1, None, "spec.node.classes[0].ingestLimit"),)
-    said = _problem([Demand("s", 500, 0.5)], Inventory((Kind("any", 20),), (Kind("any", 20),), small, 0))
-    assert said.startswith("spec.node.classes[0].ingestLimit: is 1 for the root, but ")
+    forwarded = dict.fromkeys(range(1, 65), 1.0)
+    with pytest.raises(InvalidPlan) as caught:
+        plan([Demand("s", 100, 1)], alike(20, 0.1), MANY, forwarded)
+    assert str(caught.value.problems[0]) == (
+        "spec.node.ingestLimit: is 20 for the root, but 100 items a second reach it behind any number of "
+        "layers; raise it to 112"
+    )
+
+
+@pytest.mark.parametrize("strong", [21, 30, 50, 60, 200])
+@pytest.mark.parametrize("role", ["child", "intermediate"])
+def test_stronger_nodes_never_make_a_plan_impossible(role: str, strong: float) -> None:
+    plain, more = (Kind("plain", 20),), (Kind("strong", strong),)
+    child, intermediate = (more, plain) if role == "child" else (plain, more)
+    found = plan([Demand("s", 100, 1)], Inventory(child, intermediate, plain, 0.1), MANY)
+    assert found.nodes <= 12
+    for layer in found.layers:
+        assert (layer.rates <= layer.limits * 0.9 * UNIT).all()
 
 
 # What a manifest says

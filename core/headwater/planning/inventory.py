@@ -49,6 +49,11 @@ class Inventory:
         """Each of them once."""
         return list(dict.fromkeys([*self.child, *self.intermediate, *self.root]))
 
+    @property
+    def every(self) -> list[Kind]:
+        """The kinds of each role, one after the other."""
+        return [kind for role in ROLES for kind in self.of(role)]
+
     def capacity(self, kind: Kind) -> int:
         """What is planned onto a node at most."""
         return at_most(exact(kind.limit) * (1 - exact(self.margin)))
@@ -62,14 +67,32 @@ class Inventory:
             if counted and len(self.child) > 1:
                 yield replace(self, root=(root,), smallest_first=True)
 
+    def lowered(self) -> Iterator[Inventory]:
+        """The same nodes, if none took more than some do: a layer of strong nodes may be so narrow that what
+        it sends is too much for whoever is above it. Such a plan holds for these nodes all the more."""
+        largest = max(kind.limit for kind in self.kinds)
+        lows = {kind.limit for kind in self.root}
+        lows |= {min(kind.limit for kind in self.of(role)) for role in ROLES if self.of(role)}
+        for low in sorted(lows - {largest}, reverse=True):
+            yield self._at_most(low)
+
+    def _at_most(self, low: float) -> Inventory:
+        return self._with(lambda kind: replace(kind, limit=min(kind.limit, low)))
+
     def with_more(self, kind: Kind, count: int) -> Inventory:
         """The same nodes, and so many more of a kind."""
         more = replace(kind, count=None if kind.count is None else kind.count + count)
         return self._with(lambda each: more if each == kind else each)
 
-    def scaled(self, factor: Fraction) -> Inventory:
-        """The same nodes, if each took so many times as much."""
-        return self._with(lambda kind: replace(kind, limit=float(exact(kind.limit) * factor)))
+    def scaled(self, factor: Fraction, only: Sequence[Kind] | None = None) -> Inventory:
+        """The same nodes, if each took so many times as much, or each of some kinds."""
+        return self._with(
+            lambda kind: (
+                replace(kind, limit=float(exact(kind.limit) * factor))
+                if only is None or kind in only
+                else kind
+            )
+        )
 
     def _with(self, other: Callable[[Kind], Kind]) -> Inventory:
         child, intermediate, root = (tuple(map(other, self.of(role))) for role in ROLES)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headwater.errors import InvalidPlan, Problem
 from headwater.planning import csa, packing, remedies
 from headwater.planning.amounts import MOST, UNIT, at_least
-from headwater.planning.inventory import Inventory, Kind, Stock
+from headwater.planning.inventory import ANY, ROLES, Inventory, Kind, Stock
 from headwater.planning.packing import Group, Whole
 from headwater.planning.shortage import LayersDoNotEnd, TooFew, TooLarge
 
@@ -163,8 +163,31 @@ def _best(
             found = other if found is None or other.nodes < found.nodes else found
     if found is None:
         assert wrong is not None
-        raise wrong
+        found = _lowered(demands, inventory, within, reductions)
+        if found is None:
+            raise wrong
     return replace(found, inventory=inventory)
+
+
+def _lowered(
+    demands: tuple[Demand, ...], inventory: Inventory, within: Within, reductions: Mapping[int, float]
+) -> Plan | None:
+    """A plan in which strong nodes are given no more than weaker ones, where there is no other."""
+    for other in inventory.lowered():
+        known = dict(zip(other.every, inventory.every, strict=True))
+        low = max(kind.limit for kind in other.kinds)
+        for way in other.ways():
+            try:
+                found = _Planning(demands, way, within, reductions).run()
+            except InvalidPlan:
+                continue
+            layers = tuple(
+                replace(layer, kinds=tuple(known[kind] for kind in layer.kinds)) for layer in found.layers
+            )
+            less = found.less and replace(found.less, limit=layers[-1].kinds[0].limit)
+            note = f"no node is given more than {low:g} items/s: narrower layers would send the root too much"
+            return replace(found, layers=layers, less=less, notes=(*found.notes, note))
+    return None
 
 
 def _problems(demands: Sequence[Demand], inventory: Inventory, within: Within) -> Iterator[Problem]:
@@ -211,6 +234,10 @@ class _Planning:
             raise TooFew("root", self.widths, 0, shelf.capacities, self.within.max_nodes)
         (root,), capacity = shelf.first(1), int(shelf.capacities[0])
         reach = [load_of(self.demands)]
+        forwarded = all(self.reductions.get(number, 0) >= 1 for number in range(1, MAX_LAYERS + 1))
+        if forwarded and reach[0] * UNIT > capacity:
+            raise LayersDoNotEnd(root, self.inventory.margin, reach[0], forwarded=True)
+        self.notes += _lower_by_chance(self.inventory)
         if self._fits_one(capacity):
             # What one child takes, the root takes as well: they are counted as one.
             groups = self._groups()
@@ -218,7 +245,7 @@ class _Planning:
             child = max(self.inventory.child, key=lambda kind: kind.limit)
             kind = min(child, root, key=lambda kind: kind.limit)
             self.layers.append(Layer("root", (kind,), packing.loads(groups, found), reach[0]))
-            return Plan(self.demands, tuple(self.layers), found, self.inventory, None)
+            return Plan(self.demands, tuple(self.layers), found, self.inventory, None, tuple(self.notes))
         stock.take([root])
         sources = self._children(stock)
         while self.layers[-1].role != "root":
@@ -228,7 +255,7 @@ class _Planning:
                 self._add("root", (root,), np.zeros(len(sends), np.int64), sends, reach[-1])
             elif len(self.layers) == MAX_LAYERS:
                 most = max(reach[-1], Fraction(int(sends.sum()), UNIT))
-                raise LayersDoNotEnd(root, self.inventory.margin, most)
+                raise LayersDoNotEnd(root, self.inventory.margin, most, forwarded=False)
             else:
                 self._intermediate(stock, sends, reach[-1])
         return Plan(
@@ -278,6 +305,9 @@ class _Planning:
         width = None if least is None else packing.fewest(groups, shelf.capacities, low)
         if width is None:
             raise TooFew("child", self.widths, total, shelf.capacities, self.within.max_nodes)
+        if low > (least or 0):
+            why = "there are so many nodes for them" if everyone else "limits.minWidth asks for them"
+            self.notes.append(f"{low} children instead of {least}: {why}")
         if width > low:
             self.notes.append(
                 f"{width} children instead of {low}: each source has one, and {low} cannot be filled evenly"
@@ -343,6 +373,15 @@ class _Planning:
         np.add.at(rates, parents, sends)
         self.layers[-1] = replace(self.layers[-1], parents=parents, sends=sends)
         self.layers.append(Layer(role, kinds, rates, reaching / len(kinds)))
+
+
+def _lower_by_chance(inventory: Inventory) -> Iterator[str]:
+    """Which layers take less because of nodes that they may meet."""
+    for role in ROLES:
+        for kind in inventory.of(role):
+            if kind.name == ANY and ".classes[" in kind.field:
+                place = kind.field.removesuffix(".ingestLimit")
+                yield f"{role}: as it may be a node of {place}, which has no count, it takes {kind.limit:g}/s"
 
 
 def _given_out(places: Whole, found: Whole) -> Whole:

@@ -22,10 +22,10 @@ class Planner:
     """Plans of one tree whose nodes are alike, but for the root."""
 
     def __init__(self, topology: Topology, node: NodeSpec) -> None:
-        limit, root_limit = limits_of(topology, node)
         self.margin = node.margin
-        plain = alike(limit, node.margin)
-        root = (Kind("root", root_limit, 1),)
+        plain = alike(node.ingest_limit, node.margin)
+        found = _root(topology, node)
+        root = (Kind("root", found.limit, 1, found.field),)
         self._inventory = Inventory(plain.child, plain.intermediate, root, node.margin)
         asked = within_of(topology)
         self._within = Within(asked.min_width, asked.max_nodes)
@@ -58,10 +58,10 @@ class Planner:
         try:
             found = plan(demands, self._inventory, self._within, self._reductions)
         except InvalidPlan as error:
-            if not self._reductions:
+            if self._reductions == self._known:
                 raise
             self.beyond = error
-            found = plan(demands, self._inventory, self._within)
+            found = plan(demands, self._inventory, self._within, self._known)
         current = self.tree.widths if self.tree.layers else found.widths
         widths = self._hysteresis.widths(now, found.widths, current)
         step = self._step(widths, rates, stable=True)
@@ -84,7 +84,7 @@ class Planner:
             {name: at_least(rate) for name, rate in rates.items()},
             {name: at_least(rate) for name, rate in self._sends.items()},
             self._inventory.capacity(self._inventory.child[0]),
-            self._reductions if self.beyond is None else {},
+            self._reductions if self.beyond is None else self._known,
             stable=stable,
         )
 
@@ -101,8 +101,12 @@ class Planner:
 
 def limits_of(topology: Topology, node: NodeSpec) -> tuple[float, float]:
     """What a node takes, and what the root does."""
+    return node.ingest_limit, _root(topology, node).limit
+
+
+def _root(topology: Topology, node: NodeSpec) -> Kind:
     (root,) = Stock(inventory_of(node, topology.placement)).shelf("root", 1).first(1)
-    return node.ingest_limit, root.limit
+    return root
 
 
 def _demands(rates: Mapping[str, float]) -> list[Demand]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from headwater.errors import Problem
@@ -21,7 +21,10 @@ _DOUBLINGS, _HALVINGS = 30, 12
 
 def problem(short: TooFew, inventory: Inventory, load: Fraction, tried: Tried) -> Problem:
     """What is wrong, and what would help."""
-    limits = _limits(inventory, short.most, tried)
+    # Those that are too few alone, if that suffices.
+    limits = _limits(inventory, short.most, tried, inventory.of(short.role)) or _limits(
+        inventory, short.most, tried, inventory.kinds
+    )
     or_raise = f", or raise {limits}" if limits else ""
     free = tried(inventory, UNBOUNDED)
     if free is not None:
@@ -47,6 +50,8 @@ def _too_few(short: TooFew, inventory: Inventory, or_raise: str, tried: Tried) -
             f"{layer} must take {short.total / UNIT:g} items a second, but {len(short.capacities)} nodes "
             f"take {sums} = {takes / UNIT:g}"
         )
+        if short.role != "root" and inventory.root == inventory.of(short.role):
+            message += " (one more is the root)"
         too_few = f", {missing / UNIT:g} too little"
         message += too_few if missing > 0 else ", and none below is split between two"
     more = _more(largest, inventory, short.most, tried)
@@ -77,25 +82,26 @@ def _more(kind: Kind, inventory: Inventory, most: int, tried: Tried) -> int | No
     return high
 
 
-def _limits(inventory: Inventory, most: int, tried: Tried) -> str:
-    """To what the limits would have to be raised for these nodes to do; empty where nothing helps."""
+def _limits(inventory: Inventory, most: int, tried: Tried, kinds: Sequence[Kind]) -> str:
+    """To what the limits of some kinds would have to be raised for these nodes to do; empty where nothing
+    helps."""
     low, high = Fraction(1), Fraction(2)
-    largest = max(exact(kind.limit) for kind in inventory.kinds)
-    while tried(inventory.scaled(high), most) is None:
+    largest = max((exact(kind.limit) for kind in kinds), default=Fraction(MOST))
+    while tried(inventory.scaled(high, kinds), most) is None:
         low, high = high, high * 2
         if largest * high > MOST:
             return ""
-    fields = [kind.field for kind in inventory.kinds]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if tried(inventory.scaled(middle), most) is None:
+        if tried(inventory.scaled(middle, kinds), most) is None:
             low = middle
         else:
             high = middle
-    raised = dict.fromkeys(
-        (kind.field, kind.limit)
-        if fields.count(kind.field) == 1
-        else (f"{kind.field} of {kind.name}", kind.limit)
-        for kind in inventory.kinds
-    )
+    # The same field with the same limit is told once.
+    given = {(kind.field, kind.limit): kind.name for kind in kinds}
+    fields = [field for field, _ in given]
+    raised = [
+        (field if fields.count(field) == 1 else f"{field} of {name}", limit)
+        for (field, limit), name in given.items()
+    ]
     return " and ".join(f"{field} to {at_least_three_digits(exact(limit) * high)}" for field, limit in raised)

@@ -34,16 +34,17 @@ class TooLarge(InvalidPlan):
 
 
 class LayersDoNotEnd(InvalidPlan):
-    """A root that takes less than what any number of layers sends it."""
+    """A root that takes less than any number of layers sends it, or any number for which there are nodes."""
 
-    def __init__(self, root: Kind, margin: float, rate: Fraction) -> None:
+    def __init__(self, root: Kind, margin: float, rate: Fraction, *, forwarded: bool) -> None:
+        raised = f"raise it to {at_least_three_digits(rate / (1 - exact(margin)))}"
         super().__init__(
             [
                 Problem(
                     root.field,
-                    f"is {root.limit:g} for the root, but {float(rate):g} items a second reach it behind any "
-                    "number of layers",
-                    f"raise it to {at_least_three_digits(rate / (1 - exact(margin)))}",
+                    f"is {root.limit:g} for the root, but {float(rate):g} items a second reach it behind "
+                    + ("any number of layers" if forwarded else "as many layers as there are nodes for"),
+                    raised if forwarded else f"{raised}, or have more nodes, also by spec.limits.maxNodes",
                 )
             ]
         )

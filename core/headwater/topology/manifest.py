@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -212,7 +213,7 @@ def _node(section: Section, sources: Iterable[SourceClass]) -> NodeSpec:
                 "ingestLimit",
                 f"leaves {most:g} events a second with its margin, but one source of class {source.name!r} "
                 f"sends {source.rate:g}",
-                f"raise ingestLimit to {source.rate / (1 - margin):.6g} or more, or split the source",
+                f"raise ingestLimit to {_up(source.rate / (1 - margin)):g} or more, or split the source",
             )
     return NodeSpec(limit, margin, tuple(classes))
 
@@ -235,6 +236,12 @@ def _limits(section: Section | None) -> Limits:
             "lower minWidth or raise maxNodes",
         )
     return found
+
+
+def _up(limit: float) -> float:
+    """Six digits, not below it."""
+    scale = 10.0 ** (math.floor(math.log10(limit)) - 5)
+    return math.ceil(limit / scale + 1e-9) * scale
 
 
 def _ingest(section: Section | None) -> Ingest:
