@@ -165,11 +165,45 @@ def test_what_options_replace_is_not_judged(tmp_path: Path) -> None:
     assert "spec.node.ingestLimit: leaves 90 events a second with its margin" in refused.stderr
     assert say(path, "--limit", 9_000).exit_code == say(path, "--nodes", "2x9000").exit_code == 0
     assert say(path, "--rate", 1).exit_code == 0
+    for field, value, option in (("margin", 2, "--margin"), ("expected", None, "--sources")):
+        broken = yaml.safe_load((EXAMPLES / "factory.yaml").read_text())
+        where = broken["spec"]["node"] if field == "margin" else broken["spec"]["sources"][0]
+        where[field] = value
+        (tmp_path / "broken.yaml").write_text(yaml.safe_dump(broken))
+        assert field in say(tmp_path / "broken.yaml").stderr
+        assert say(tmp_path / "broken.yaml", option, 0 if field == "margin" else 3).exit_code == 0
     # What they do not replace is.
     assert "spec.node.ingestLimit: leaves" in say(path, "--sources", 3).stderr
     document["spec"]["node"]["margin"] = 2
     path.write_text(yaml.safe_dump(document))
     assert "spec.node.margin: " in say(path, "--limit", 9_000).stderr
+
+
+def test_a_range_says_which_numbers_cannot_be_planned() -> None:
+    given = ("--sources", "80..100..10", "--rate", 1, "--limit", 20, "--max-nodes", 11, "--json")
+    done = say(*given)
+    assert done.exit_code == 1
+    first, second, third = json.loads(done.stdout)
+    assert first["layers"][-1] == second["layers"][-1] == 1
+    assert third == {"sources": 100, "refused": third["refused"]}
+    assert third["refused"].startswith("spec.limits.maxNodes: is 11, but 100 items a second need 12 nodes")
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ("10..5", "goes down; give the lower number first"),
+        ("0..10", "has a number below 1"),
+        ("1..10..0", "has a number below 1"),
+        ("1..20000000", "give at most 10,000,000 sources"),
+        ("1..9000000..1", "are more than 1,000 plans; give a larger step"),
+        ("1..2..3..4", "is no number of sources"),
+    ],
+)
+def test_ranges_that_are_none(given: str, said: str) -> None:
+    done = say("--sources", given, "--rate", 1, "--limit", 20)
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 def test_events_that_are_forwarded_are_planned_for() -> None:

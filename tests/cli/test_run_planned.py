@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from headwater_cli.nodes import Nodes
 from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
 from headwater_cli.scales import Phase
+from headwater_cli.summary import Summary, told
 from tests.cli.test_plan import EXAMPLES
 
 DOCUMENT: dict[str, Any] = {
@@ -283,6 +286,51 @@ def test_the_picture_shows_who_has_the_least() -> None:
     assert "8 nodes with more" in shown
 
 
+def test_what_cannot_be_planned_is_not_run(tmp_path: Path) -> None:
+    counted = {"id": "lots", "aggregate": "sum", "window": {"type": "tumbling", "count": 10}}
+    path = _manifest(tmp_path, queries=[counted], node={"ingestLimit": 20, "margin": 0.1})
+    done = CliRunner().invoke(main, ["run", str(path), "--seconds", "3"])
+    assert done.exit_code == 1
+    assert "is 20 for the root, but 80 items a second reach it behind any number of layers" in done.stderr
+    planned = CliRunner().invoke(main, ["plan", str(path)])
+    assert planned.exit_code == 1
+    assert "for lots every event is forwarded to the root, and no layer makes them fewer" in planned.stderr
+
+
+def test_ctrl_c_twice_ends_it_at_once_and_in_order(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headwater_cli", "run", str(_manifest(tmp_path)), "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if line.startswith("load"):
+                break
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        left = running.stdout.read()
+        assert running.wait(60) == 130
+    assert "Traceback" not in left
+    assert left.rstrip().endswith("stopped")
+    assert " events sent: " in left
+
+
+def test_a_source_that_was_moved_twice_is_one_source() -> None:
+    summary = Summary("plant", 3, widths=[[1, 1], [2, 1], [1, 1]], moved=["a", "b", "a"])
+    out = Console(file=io.StringIO(), width=200)
+    told(summary, out)
+    shown = out.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
+    assert "1 1 -> 2 1 -> 1 1; 2 sources were moved 3 times: a, b" in shown
+
+
+def test_sources_that_wait_are_told_of_though_nobody_is_overrun() -> None:
+    summary = Summary("plant", 3, headroom={"l1-0": 0.1}, events_per_second=100.0, held_back=401)
+    for held, is_told in ((401, True), (399, False)):
+        summary.held_back = held
+        out = Console(file=io.StringIO(), width=200)
+        told(summary, out)
+        assert ("sources were held back" in out.file.getvalue()) is is_told  # type: ignore[attr-defined]
+
+
 # The limit of a node
 
 
@@ -292,11 +340,13 @@ def test_the_limit_of_a_node_is_measured_with_the_queries_of_a_manifest(tmp_path
         [*command, "--seconds", "3", "--json"], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert [each["role"] for each in told["measured"]] == ["child", "intermediate", "root"]
-    assert all(each["items"] > 0 and each["cores"] > 0 for each in told["measured"])
-    least = min(each["limit"] for each in told["measured"][:2])
-    assert 0.9 * least <= told["ingestLimit"] <= least
+    found = json.loads(done.stdout)
+    assert [each["role"] for each in found["measured"]] == ["child", "intermediate", "root"]
+    assert all(each["items"] > 0 and each["cores"] > 0 for each in found["measured"])
+    decides = min(found["measured"], key=lambda each: each["limit"])
+    least = decides["limit"]
+    assert (found["decides"], found["estimate"]) == (decides["role"], decides["cores"] < 0.5)
+    assert 0.9 * least <= found["ingestLimit"] <= least
     # It is a line of a manifest.
-    node = yaml.safe_load(told["line"])["node"]
+    node = yaml.safe_load(found["line"])["node"]
     assert plan_of(topology_of({**DOCUMENT, "spec": {**DOCUMENT["spec"], "node": node}})).widths == [1]
