@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic, sleep
 from typing import Any
 
@@ -11,21 +12,21 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from headwater.topology import QUERY_KIND
-from headwater_operator.crds import definitions
 from headwater_operator.crds.definitions import GROUP, VERSION
 
 # How long a definition may take to be served, in seconds.
 SERVED = 30.0
-_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an API server says to a document: its code, in a sentence, and by field."""
+    """What an API server says: its code, what is wrong in a sentence and by field, or the object."""
 
     code: int
     message: str
     fields: tuple[str, ...] = ()
+    answer: dict[str, Any] = field(default_factory=dict)
 
     @property
     def taken(self) -> bool:
@@ -36,16 +37,34 @@ class Api:
     def __init__(self, connection: client.ApiClient) -> None:
         self._connection = connection
 
-    def define(self) -> None:
-        """Have the definitions of this checkout, and wait until they are served."""
-        for name, document in definitions().items():
-            path = f"{_KINDS}/{document['metadata']['name']}"
-            found = self.call("PATCH", path, document, fieldManager="e2e", force=True)
-            assert found.taken, found
-            until = monotonic() + SERVED
-            while not self.call("GET", f"/apis/{GROUP}/{VERSION}/namespaces/default/{name}").taken:
-                assert monotonic() < until, f"{name} is not served"
-                sleep(0.1)
+    def knows(self, field: str) -> bool:
+        """Whether the topologies that it takes have a field in their spec."""
+        found = self.get(f"{DEFINITIONS}/aggregationtopologies.{GROUP}")
+        schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] if found else {"properties": {}}
+        return field in schema["properties"].get("spec", {}).get("properties", {})
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """An object, or none where there is none."""
+        found = self.call("GET", path)
+        assert found.taken or found.code == 404, found
+        return found.answer if found.taken else None
+
+    def until(self, call: Callable[[], Verdict]) -> Verdict:
+        """Call until it is taken: a definition is served a moment after it is there."""
+        until = monotonic() + SERVED
+        while not (found := call()).taken:
+            assert monotonic() < until, found
+            sleep(0.2)
+        return found
+
+    def delete(self, path: str) -> None:
+        """An object, and until it is gone."""
+        found = self.call("DELETE", path)
+        assert found.taken or found.code == 404, found
+        until = monotonic() + SERVED
+        while self.get(path) is not None:
+            assert monotonic() < until, f"{path} is still there"
+            sleep(0.1)
 
     def judge(self, document: dict[str, Any]) -> Verdict:
         """What would become of a document that is created, with unknown fields refused as kubectl does."""
@@ -83,6 +102,6 @@ def _verdict(code: int, body: bytes | str) -> Verdict:
     except ValueError:
         return Verdict(code, str(body))
     if code < 300:
-        return Verdict(code, "")
+        return Verdict(code, "", answer=told)
     causes = (told.get("details") or {}).get("causes") or []
     return Verdict(code, told.get("message", ""), tuple(cause.get("field", "") for cause in causes))

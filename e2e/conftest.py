@@ -1,4 +1,4 @@
-"""The cluster that the kubeconfig names, and the definitions on it."""
+"""The cluster that the kubeconfig names, with a release of the chart on it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client, config
 
+from e2e import helm
 from e2e.api import Api
+from tests.manifests import small
 
 
 @pytest.fixture(scope="session")
-def api() -> Iterator[Api]:
-    """Fails where there is no cluster: `make cluster` gives one."""
+def cluster() -> Iterator[Api]:
+    """As it is. Fails where there is none: `make cluster` gives one."""
     config.load_kube_config()  # type: ignore[no-untyped-call]  # the client's own types
     with client.ApiClient() as connection:
-        found = Api(connection)
-        found.define()
-        yield found
+        yield Api(connection)
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Api) -> Api:
+    """With the release of this checkout."""
+    helm.install()
+    cluster.until(lambda: cluster.judge(small()))
+    return cluster

@@ -1,0 +1,38 @@
+"""Helm, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+CHART = Path(__file__).parents[1] / "charts" / "headwater"
+RELEASE, NAMESPACE = "headwater", "headwater-system"
+SECONDS = 120.0
+
+
+def helm(*arguments: object) -> str:
+    """What a command prints; fails with what it complains of."""
+    done = said(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def said(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = ["helm", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def install(chart: Path = CHART, *arguments: object) -> None:
+    """Have a release of a chart, whether there was one or not."""
+    helm("upgrade", RELEASE, chart, "--install", "--namespace", NAMESPACE, "--create-namespace", *arguments)
+
+
+def uninstall() -> None:
+    helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+
+
+def releases() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(helm("list", "--namespace", NAMESPACE, "--output", "json"))
+    return found
