@@ -1,0 +1,1 @@
+"""kind clusters, also where there is neither a Docker engine nor an image registry."""

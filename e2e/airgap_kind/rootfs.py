@@ -1,0 +1,75 @@
+"""Root file systems of Debian, unpacked from its packages by mmdebstrap and kept as archives."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from airgap_kind import packages, process
+from airgap_kind.cache import Cache, architecture, digest
+from airgap_kind.errors import Failure
+from airgap_kind.progress import Progress
+from airgap_kind.versions import Versions
+
+MIRROR = "AIRGAP_KIND_MIRROR"
+# What no container reads. Not the manual pages: some packages want their folders.
+TRIM = 'rm -rf "$1"/usr/share/locale/* "$1"/usr/share/doc/* "$1"/usr/share/info/* "$1"/var/cache/apt/*.bin'
+
+
+@dataclass(frozen=True)
+class Rootfs:
+    name: str
+    includes: tuple[str, ...]
+
+    def key(self, suite: str, arch: str) -> str:
+        return f"{self.name}-{suite}-{arch}-{digest(TRIM, *self.includes)}"
+
+
+# The list of kind's own base image, and what it builds from source: containerd, runc and the CNI plugins.
+NODE = Rootfs(
+    "node-root",
+    (
+        "systemd", "dbus", "conntrack", "iptables", "nftables", "iproute2", "ethtool", "util-linux", "mount",
+        "kmod", "libseccomp2", "pigz", "e2fsprogs", "bash", "ca-certificates", "curl", "jq", "procps",
+        "containerd", "runc", "containernetworking-plugins", "socat",
+    ),
+)  # fmt: skip
+# For kube-proxy and the pod network.
+NETWORK = Rootfs("network-root", ("conntrack", "iptables", "iproute2", "kmod", "python3"))
+# For images of one's own.
+PYTHON = Rootfs("python-root", ("ca-certificates", "python3", "tini"))
+
+
+def made(rootfs: Rootfs, cache: Cache, versions: Versions, progress: Progress) -> Path:
+    """The archive of a root file system, from the cache or made now."""
+    arch = architecture()
+    archive = cache.images / f"{rootfs.key(versions.debian, arch)}.tar"
+    if archive.exists():
+        return archive
+    if not packages.is_root():
+        raise Failure("a root file system can be made by root alone", "run this as root")
+    packages.ensure({"mmdebstrap": "mmdebstrap", "unshare": "util-linux"}, "root file systems", progress)
+    log = cache.logs / f"{rootfs.name}.log"
+    log.unlink(missing_ok=True)
+    mirror = [os.environ[MIRROR]] if os.environ.get(MIRROR) else []
+    with (
+        progress.step(f"unpacking Debian {versions.debian} for {rootfs.name}", "about 45 s"),
+        cache.making(archive) as part,
+    ):
+        process.run_logged(
+            [
+                # Mounts of its own: none is left behind, however this ends.
+                *("unshare", "--mount", "--propagation", "private"),
+                *("mmdebstrap", "--variant=minbase", f"--architectures={arch}"),
+                f"--include={','.join(rootfs.includes)}",
+                f"--customize-hook={TRIM}",
+                versions.debian,
+                part,
+                *mirror,
+            ],
+            f"{rootfs.name} could not be unpacked from Debian's packages",
+            log,
+            progress,
+            env={"TMPDIR": str(part.parent)},
+            remedy=f"make a mirror of Debian {versions.debian} reachable, or name one in {MIRROR}",
+        )
+    return archive

@@ -1,0 +1,133 @@
+"""The configuration of a cluster, and when it counts as healthy."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airgap_kind import config
+from airgap_kind.__main__ import labels, main, parser
+from airgap_kind.cluster import judge
+from airgap_kind.errors import Failure
+from airgap_kind.nodeimage import last_line
+from airgap_kind.progress import Progress
+from airgap_kind.tools import parse_version
+
+NOW = 1_700_000_000.0
+
+
+def test_the_configuration_is_what_kind_reads() -> None:
+    read = yaml.safe_load(config.render(config.tiers()))
+    assert read["kind"] == "Cluster"
+    roles = [(node["role"], node.get("labels")) for node in read["nodes"]]
+    assert roles == [
+        ("control-plane", None),
+        ("worker", {"headwater.dev/tier": "edge"}),
+        ("worker", {"headwater.dev/tier": "fog"}),
+        ("worker", {"headwater.dev/tier": "cloud"}),
+    ]
+    manager, kubelet = (yaml.safe_load(patch) for patch in read["kubeadmConfigPatches"])
+    assert manager["controllerManager"]["extraArgs"]["node-monitor-grace-period"] == "8s"
+    assert kubelet["nodeStatusUpdateFrequency"] == "2s"
+
+
+def test_labels_are_text_whatever_they_look_like() -> None:
+    read = yaml.safe_load(config.render(({"zone": "1", "on": "true"}, {})))
+    assert [node.get("labels") for node in read["nodes"]] == [None, {"zone": "1", "on": "true"}, None]
+
+
+def node(name: str, ready: str = "True", heard: float = NOW) -> dict[str, Any]:
+    at = datetime.fromtimestamp(heard, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [{"type": "Ready", "status": ready, "lastHeartbeatTime": at}]
+    return {"kind": "Node", "metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+def parts(available: int = 2, ready: int = 2) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": "Deployment",
+            "metadata": {"name": "coredns"},
+            "spec": {"replicas": 2},
+            "status": {"availableReplicas": available},
+        },
+        {
+            "kind": "DaemonSet",
+            "metadata": {"name": "kube-proxy"},
+            "spec": {},
+            "status": {"numberReady": ready, "desiredNumberScheduled": 2},
+        },
+    ]
+
+
+def test_a_healthy_cluster() -> None:
+    assert judge([node("a"), node("b"), *parts()], 2, NOW).good
+
+
+@pytest.mark.parametrize(
+    "items, problem",
+    [
+        ([node("a"), *parts()], "1 of 2 nodes"),
+        ([node("a"), node("b", "Unknown"), *parts()], "b is not ready"),
+        ([node("a"), node("b", heard=NOW - 60), *parts()], "b was not heard of"),
+        ([node("a"), node("b"), *parts(available=1)], "coredns"),
+        ([node("a"), node("b"), *parts(ready=1)], "kube-proxy"),
+    ],
+)
+def test_what_is_missing_is_named(items: list[dict[str, Any]], problem: str) -> None:
+    health = judge(items, 2, NOW)
+    assert not health.good
+    assert problem in "; ".join(health.problems)
+
+
+def test_labels_of_a_worker() -> None:
+    assert labels("a=b,c=") == {"a": "b", "c": ""}
+    args = parser().parse_args(["up", "--worker", "a=b", "--worker", "c=d"])
+    assert args.worker == [{"a": "b"}, {"c": "d"}]
+    with pytest.raises(SystemExit):
+        parser().parse_args(["up", "--worker", "a"])
+
+
+def test_env_is_for_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRGAP_KIND_CACHE", str(tmp_path / "a b"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["env", "--name", "x"]) == 0
+    said = capsys.readouterr().out
+    assert f"export KUBECONFIG='{tmp_path}/a b/clusters/x/kubeconfig'\n" in said
+    assert f"export PATH='{tmp_path}/a b/bin:/nowhere'\n" in said
+    assert f"export DOCKER_HOST='unix://{tmp_path}/a b/engine/docker.sock'\n" in said
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    assert parse_version("kind v0.33.0 go1.26.8 linux/amd64") == (0, 33, 0)
+    assert parse_version("v0.9.1") < parse_version("v0.33.0")
+    assert parse_version("none") < parse_version("v0.1.0")
+
+
+def test_steps_say_what_they_did() -> None:
+    said = io.StringIO()
+    progress = Progress(said)
+    with progress.step("one", "about 1 s"):
+        pass
+    with progress.step("two"):
+        progress.say("in between")
+    with pytest.raises(RuntimeError), progress.step("three"):
+        raise RuntimeError
+    lines = said.getvalue().splitlines()
+    assert lines[0] == "one (about 1 s)"
+    assert lines[1].startswith("    ... done in 0.")
+    assert "in between" in lines
+    assert lines[-1].startswith("failed after")
+
+
+def test_a_failure_has_its_remedy() -> None:
+    text = str(Failure("no engine", "start one", "line 1\nline 2"))
+    assert text == "no engine\n    line 1\n    line 2\nRemedy: start one"
+    assert last_line("a\nb\n") == "b"
+    assert last_line("") == "no answer"
