@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from airgap_kind import packages, process, wrapper
+from airgap_kind import packages, process, traces, wrapper
 from airgap_kind.cache import Cache, write_whole
 from airgap_kind.errors import Failure
 from airgap_kind.progress import Progress
@@ -94,6 +94,7 @@ class PrivateEngine:
         self.state = self.home / "state"
         self.pid_file = self.home / "docker.pid"
         self.log = self.home / "dockerd.log"
+        self.before = self.home / "host.json"
         self.host = f"unix://{self.home / 'docker.sock'}"
 
     def pid(self) -> int | None:
@@ -136,6 +137,7 @@ class PrivateEngine:
         contained = self.state / "containerd" / "containerd.pid"
         if self._ours(contained, str(self.state)) is None:
             contained.unlink(missing_ok=True)
+        traces.remember(self.before)
         runtime = self.home / "runc-fitted"
         # Not the interpreter of a checkout's virtual environment, which may go away.
         interpreter = Path(sys.executable).resolve()
@@ -182,6 +184,7 @@ class PrivateEngine:
         for one in left:
             end(one, 5.0)
         self.pid_file.unlink(missing_ok=True)
+        traces.remove(self.before)
         return pid is not None or bool(left)
 
     def _client(self) -> str:
