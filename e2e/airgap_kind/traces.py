@@ -1,7 +1,7 @@
 """What an engine leaves on the host's network when it ends: chains, a policy that drops, bridges.
 
-Docker has it so on purpose, for it means to come back. A private engine that is ended may not, and others on the
-machine would wonder about packets that no longer pass.
+Docker has it so on purpose, for it means to come back. A private engine that is ended may not, and others on
+the machine would wonder about packets that no longer pass.
 """
 
 import json
@@ -56,7 +56,7 @@ def remove(file: Path) -> None:
 
 
 def undoing(rules: str, ours: Sequence[str]) -> list[list[str]]:
-    """The iptables commands that remove Docker's chains, and rules that lead to them or name a bridge of ours."""
+    """The iptables commands that remove Docker's chains, and rules that lead there or name our bridges."""
     chains = re.findall(r"^:(DOCKER\S*) ", rules, re.MULTILINE)
     commands = []
     for line in rules.splitlines():
