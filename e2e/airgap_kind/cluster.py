@@ -1,6 +1,7 @@
 """A cluster of kind's: made, found healthy, brought back, removed."""
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ PATIENCE = 240.0
 RETURN = 120.0
 # Kubelets report every 2 s; who was not heard of for so long is not ready, whatever is written.
 FRESH = 10.0
+# What is written of pods is old for a moment after their node has started.
+STEADY = 4.0
 POLL = 0.5
 
 
@@ -55,7 +58,7 @@ def judge(listed: Sequence[dict[str, Any]], nodes: int, since: float) -> Health:
             ready = next((one for one in status.get("conditions", []) if one["type"] == "Ready"), None)
             if not ready or ready["status"] != "True":
                 problems.append(f"node {name} is not ready")
-            elif datetime.fromisoformat(ready["lastHeartbeatTime"]).timestamp() < since - 1:
+            elif parse_time(ready["lastHeartbeatTime"]) < since - 1:
                 problems.append(f"node {name} was not heard of")
         elif kind == "Deployment" and status.get("availableReplicas", 0) < item["spec"]["replicas"]:
             problems.append(f"{name} is not available")
@@ -66,6 +69,11 @@ def judge(listed: Sequence[dict[str, Any]], nodes: int, since: float) -> Health:
     if seen != nodes:
         problems.append(f"{seen} of {nodes} nodes have joined")
     return Health(tuple(problems))
+
+
+def parse_time(text: str) -> float:
+    """Of Kubernetes, in seconds, and of Docker, with nine digits more."""
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", text)).timestamp()
 
 
 class Cluster:
@@ -118,16 +126,16 @@ class Cluster:
             self.progress.say(f"the cluster {self.name} was made from something else: making it anew")
             return False
         stopped = [one for one in containers if not one.running]
-        since = time.time() - FRESH
         if stopped:
             with self.progress.step(f"starting {', '.join(one.name for one in stopped)}"):
                 engine.run("start", *(one.id for one in stopped))
-            since = time.time()
         self._export(engine)
-        health = self.health(engine, since)
-        if not health.good:
-            with self.progress.step(f"waiting for the cluster {self.name}: {'; '.join(health.problems)}"):
-                health = self._wait(engine, since, RETURN)
+        started = self._started(engine, containers)
+        fresh = time.time() - FRESH
+        health = self.health(engine, fresh)
+        if started > time.time() - RETURN or not health.good:
+            with self.progress.step(f"waiting for the cluster {self.name} to be healthy"):
+                health = self._wait(engine, max(started, fresh), RETURN, STEADY)
         if not health.good:
             self.progress.say(f"{'; '.join(health.problems)}: making the cluster anew")
         return health.good
@@ -217,11 +225,20 @@ class Cluster:
         items = json.loads(asked.stdout)["items"]
         return judge(items, 1 + len(self.workers), time.time() - FRESH if since is None else since)
 
-    def _wait(self, engine: Engine, since: float, patience: float) -> Health:
+    def _started(self, engine: Engine, containers: Sequence[Container]) -> float:
+        """When the last of the nodes was started, by us or by an engine that came back."""
+        shown = engine.run("inspect", "--format", "{{.State.StartedAt}}", *(one.id for one in containers))
+        return max((parse_time(line) for line in shown.stdout.split()), default=0.0)
+
+    def _wait(self, engine: Engine, since: float, patience: float, steady: float = 0.0) -> Health:
+        """Until the cluster has been healthy for `steady` seconds, or patience ends."""
         until = time.monotonic() + patience
+        good_since: float | None = None
         while True:
             health = self.health(engine, since)
-            if health.good or time.monotonic() > until:
+            now = time.monotonic()
+            good_since = (good_since or now) if health.good else None
+            if (good_since and now - good_since >= steady) or now > until:
                 return health
             time.sleep(POLL)
 

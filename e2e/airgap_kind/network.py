@@ -6,6 +6,9 @@ from airgap_kind import podnet
 
 MANIFEST = "/kind/manifests/default-cni.yaml"
 PROGRAM = "/podnet.py"
+# A node that starts again has no network until podnet says so anew.
+FORGETTING = "/etc/systemd/system/containerd.service.d/10-podnet.conf"
+FORGET = f"[Service]\nExecStartPre=-/bin/rm -f {podnet.CONFIG}\n"
 
 # The comments ask kind to fill in the range of pods, and to add CONTROL_PLANE_ENDPOINT to the environment.
 TEMPLATE = """\

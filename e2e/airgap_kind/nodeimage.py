@@ -114,7 +114,7 @@ def last_line(text: str) -> str:
 def recipe(versions: Versions) -> str:
     """All that decides what is in the image."""
     arch = architecture()
-    parts = [SETTLE, IMPORT, network.TEMPLATE, network.program().read_text(encoding="utf-8")]
+    parts = [SETTLE, IMPORT, network.TEMPLATE, network.FORGET, network.program().read_text(encoding="utf-8")]
     parts += [build.key(arch) for build in builds(versions).values()]
     parts += [root.key(versions.debian, arch) for root in (rootfs.NODE, rootfs.NETWORK)]
     return digest(versions.kind, *parts)
@@ -182,6 +182,9 @@ def made(sources: Sources) -> Path:
         inside(root, mnt, SETTLE, "the node's services could not be set up")
         own_network = f"airgap-kind/podnet:{recipe(sources.versions)}"
         (root / network.MANIFEST.lstrip("/")).write_text(network.manifest(own_network), encoding="utf-8")
+        forgetting = root / network.FORGETTING.lstrip("/")
+        forgetting.parent.mkdir(parents=True)
+        forgetting.write_text(network.FORGET, encoding="utf-8")
         (root / "kind" / "version").write_text(sources.versions.kubernetes, encoding="utf-8")
         sandbox = adapt_containerd(root / "etc" / "containerd" / "config.toml")
         images = component_images(

@@ -8,6 +8,7 @@ at once. Everything is looked over again every half a minute, so that nothing st
 import json
 import logging
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -89,10 +90,16 @@ def masquerade(subnet: str) -> None:
 
 
 def configure(pods: str) -> None:
+    """Tells the node how to connect pods, which makes it ready.
+
+    Not before Services work: a pod that calls one too early holds on to a connection that leads nowhere.
+    """
     uplink = Path("/sys/class/net/eth0/mtu")
     text = conflist(pods, int(uplink.read_text()) if uplink.exists() else 1500)
     if CONFIG.exists() and CONFIG.read_text() == text:
         return
+    with socket.create_connection(service(), timeout=1):
+        pass
     part = CONFIG.with_name(f".{CONFIG.name}.part")
     part.write_text(text)
     part.replace(CONFIG)
@@ -104,7 +111,6 @@ def apply(nodes: Mapping[str, Node], own: str, subnet: str) -> None:
         command("ip", "route", *change)
         log.info("ip route %s", " ".join(change))
     masquerade(subnet)
-    # Last: it makes the node ready.
     if own in nodes:
         configure(nodes[own].pods)
 
@@ -155,12 +161,15 @@ def follow(server: Server, own: str, subnet: str) -> None:
         apply(nodes, own, subnet)
 
 
+def service() -> tuple[str, int]:
+    """The API server's Service, which kube-proxy leads to it."""
+    return os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+
+
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    endpoint = os.environ.get("CONTROL_PLANE_ENDPOINT")
-    service = f"{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT']}"
-    # kind names the control plane, which needs no kube-proxy; without kind it is the Service.
-    server = Server(f"https://{endpoint or service}")
+    # kind names the control plane, which needs no kube-proxy.
+    server = Server(f"https://{os.environ['CONTROL_PLANE_ENDPOINT']}")
     while True:
         try:
             follow(server, os.environ["NODE_NAME"], os.environ["POD_SUBNET"])
