@@ -133,9 +133,11 @@ class Cluster:
         started = self._started(engine, containers)
         fresh = time.time() - FRESH
         health = self.health(engine, fresh)
-        if started > time.time() - RETURN or not health.good:
+        if started > record["healthy"] or not health.good:
             with self.progress.step(f"waiting for the cluster {self.name} to be healthy"):
                 health = self._wait(engine, max(started, fresh), RETURN, STEADY)
+            if health.good:
+                self._record(containers)
         if not health.good:
             self.progress.say(f"{'; '.join(health.problems)}: making the cluster anew")
         return health.good
@@ -165,8 +167,7 @@ class Cluster:
             health = self._wait(engine, time.time() - FRESH, PATIENCE)
             if not health.good:
                 raise Failure(f"the cluster {self.name} does not get ready", "", "\n".join(health.problems))
-        record = {"key": self._key(), "containers": sorted(one.id for one in self.containers(engine))}
-        write_whole(self._made, json.dumps(record))
+        self._record(self.containers(engine))
         self._making.unlink(missing_ok=True)
 
     def down(self, engine: Engine) -> None:
@@ -224,6 +225,12 @@ class Cluster:
             return Health((f"the API server does not answer: {nodeimage.last_line(asked.stderr)}",))
         items = json.loads(asked.stdout)["items"]
         return judge(items, 1 + len(self.workers), time.time() - FRESH if since is None else since)
+
+    def _record(self, containers: Sequence[Container]) -> None:
+        """Notes that the cluster was made whole, and when it was last seen to be healthy after a start."""
+        ids = sorted(one.id for one in containers)
+        record = {"key": self._key(), "containers": ids, "healthy": time.time()}
+        write_whole(self._made, json.dumps(record))
 
     def _started(self, engine: Engine, containers: Sequence[Container]) -> float:
         """When the last of the nodes was started, by us or by an engine that came back."""

@@ -102,7 +102,7 @@ def pull(engine: Engine, image: str, progress: Progress) -> str:
     """Why the image could not be had; nothing if the engine has it."""
     if engine.has_image(image):
         return ""
-    with progress.step(f"pulling {image}", "about 400 MB"):
+    with progress.step(f"asking for {image}", "about 400 MB"):
         return engine.pull(image)
 
 

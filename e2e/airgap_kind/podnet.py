@@ -5,10 +5,10 @@ nodes by a watch: one that joins, leaves, or comes back with another address cha
 at once. Everything is looked over again every half a minute, so that nothing stays lost.
 """
 
+import http.client
 import json
 import logging
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from typing import Any
 # Marks our routes in the node's table, so that we remove our own alone.
 PROTOCOL = "87"
 REVIEW = 30
-RETRY = 1.0
+RETRY = 0.3
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONFIG = Path("/etc/cni/net.d/10-podnet.conflist")
 
@@ -98,8 +98,9 @@ def configure(pods: str) -> None:
     text = conflist(pods, int(uplink.read_text()) if uplink.exists() else 1500)
     if CONFIG.exists() and CONFIG.read_text() == text:
         return
-    with socket.create_connection(service(), timeout=1):
-        pass
+    # By its certificate: whoever else answers at that address is not it.
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    Server(f"https://{host}:{port}").get("/version", timeout=2)
     part = CONFIG.with_name(f".{CONFIG.name}.part")
     part.write_text(text)
     part.replace(CONFIG)
@@ -129,18 +130,29 @@ class Server:
         self.base = base
         self.context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
 
+    def get(self, path: str, timeout: float) -> dict[str, Any]:
+        with self._open(path, timeout) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
     def lines(self, path: str, timeout: float) -> Iterator[dict[str, Any]]:
+        with self._open(path, timeout) as answer:
+            for line in answer:
+                yield json.loads(line)
+
+    def _open(self, path: str, timeout: float) -> http.client.HTTPResponse:
         # The token is renewed in its file from time to time.
         headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text().strip()}"}
         request = urllib.request.Request(self.base + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=timeout, context=self.context) as answer:
-            for line in answer:
-                yield json.loads(line)
+        answer: http.client.HTTPResponse = urllib.request.urlopen(
+            request, timeout=timeout, context=self.context
+        )
+        return answer
 
 
 def follow(server: Server, own: str, subnet: str) -> None:
     """One look at all nodes, then whatever changes, until the next look is due."""
-    listed = next(server.lines("/api/v1/nodes", timeout=10))
+    listed = server.get("/api/v1/nodes", timeout=10)
     found = (read_node(item) for item in listed["items"])
     nodes = {node.name: node for node in found if node}
     apply(nodes, own, subnet)
@@ -161,11 +173,6 @@ def follow(server: Server, own: str, subnet: str) -> None:
         apply(nodes, own, subnet)
 
 
-def service() -> tuple[str, int]:
-    """The API server's Service, which kube-proxy leads to it."""
-    return os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
-
-
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     # kind names the control plane, which needs no kube-proxy.
@@ -173,7 +180,7 @@ def main() -> None:
     while True:
         try:
             follow(server, os.environ["NODE_NAME"], os.environ["POD_SUBNET"])
-        except (OSError, ValueError, StopIteration) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             log.warning("%s: %s", type(error).__name__, error)
             time.sleep(RETRY)
 

@@ -12,16 +12,21 @@ from airgap_kind.versions import Versions
 
 MIRROR = "AIRGAP_KIND_MIRROR"
 # What no container reads. Not the manual pages: some packages want their folders.
-TRIM = 'rm -rf "$1"/usr/share/locale/* "$1"/usr/share/doc/* "$1"/usr/share/info/* "$1"/var/cache/apt/*.bin'
+UNREAD = ("usr/share/locale/*", "usr/share/doc/*", "usr/share/info/*", "var/cache/apt/*.bin")
 
 
 @dataclass(frozen=True)
 class Rootfs:
     name: str
     includes: tuple[str, ...]
+    removes: tuple[str, ...] = UNREAD
 
     def key(self, suite: str, arch: str) -> str:
-        return f"{self.name}-{suite}-{arch}-{digest(TRIM, *self.includes)}"
+        return f"{self.name}-{suite}-{arch}-{digest(' '.join(self.includes), self.trim)}"
+
+    @property
+    def trim(self) -> str:
+        return "rm -rf " + " ".join(f'"$1"/{pattern}' for pattern in self.removes)
 
 
 # The list of kind's own base image, and what it builds from source: containerd, runc and the CNI plugins.
@@ -33,8 +38,17 @@ NODE = Rootfs(
         "containerd", "runc", "containernetworking-plugins", "socat",
     ),
 )  # fmt: skip
-# For kube-proxy and the pod network.
-NETWORK = Rootfs("network-root", ("conntrack", "iptables", "iproute2", "kmod", "python3"))
+# For kube-proxy and the pod network. Every node unpacks it before it is ready, so most of it is left out.
+NETWORK = Rootfs(
+    "network-root",
+    ("conntrack", "iptables", "iproute2", "kmod", "python3"),
+    (
+        *UNREAD, "usr/bin/perl*", "usr/lib/*/perl*", "usr/lib/*/libperl*", "usr/lib/*/gconv",
+        "usr/share/perl*",
+        "usr/share/zoneinfo", "usr/share/man", "usr/share/bash-completion", "usr/lib/python3*/ensurepip",
+        "usr/lib/python3*/lib2to3", "usr/lib/python3*/pydoc_data", "usr/lib/python3*/test",
+    ),
+)  # fmt: skip
 # For images of one's own.
 PYTHON = Rootfs("python-root", ("ca-certificates", "python3", "tini"))
 
@@ -61,7 +75,7 @@ def made(rootfs: Rootfs, cache: Cache, versions: Versions, progress: Progress) -
                 *("unshare", "--mount", "--propagation", "private"),
                 *("mmdebstrap", "--variant=minbase", f"--architectures={arch}"),
                 f"--include={','.join(rootfs.includes)}",
-                f"--customize-hook={TRIM}",
+                f"--customize-hook={rootfs.trim}",
                 versions.debian,
                 part,
                 *mirror,
