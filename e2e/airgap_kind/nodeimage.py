@@ -51,7 +51,6 @@ kill $!
 wait $! || true
 """
 
-# Mounts of its own for the time of a script: none is left behind, however this ends.
 INSIDE = r"""
 set -eu
 mount -t proc proc "$1/proc"
@@ -281,7 +280,7 @@ def check_imported(images: list[Image], found: list[str]) -> None:
 def inside(root: Path, mnt: Path, script: str, what: str) -> str:
     """What a script prints that is run in another root, which sees `mnt` as /mnt."""
     return process.output(
-        [*("unshare", "--mount", "--propagation", "private"), "sh", "-c", INSIDE, "sh", root, mnt, script],
+        [*process.CONTAINED, "sh", "-c", INSIDE, "sh", root, mnt, script],
         what,
         env={"PATH": PATH.removeprefix("PATH="), "LC_ALL": "C"},
     )

@@ -35,12 +35,13 @@ def ensure(commands: Mapping[str, str], purpose: str, progress: Progress) -> Non
         # Another apt-get may be at it, as on a machine that has just started.
         install = ["apt-get", "install", "-y", "-qq", "-o", "DPkg::Lock::Timeout=300"]
         install += ["--no-install-recommends", *missing]
-        if process.run(install, env=quiet).returncode == 0:
+        if process.run(install, env=quiet, lasting=True).returncode == 0:
             return
-        process.run(["apt-get", "update", "-qq"], env=quiet)
+        process.run(["apt-get", "update", "-qq"], env=quiet, lasting=True)
         process.output(
             install,
             f"apt-get could not install {names}",
             env=quiet,
+            lasting=True,
             remedy=f"make a mirror of the packages reachable, then apt-get update && apt-get install {names}",
         )

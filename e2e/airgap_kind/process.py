@@ -15,6 +15,11 @@ from airgap_kind.progress import Progress
 
 PR_SET_PDEATHSIG = 1
 TAIL = 15
+# Before a command: its mounts and all its processes end with it, however it ends.
+CONTAINED = (
+    *("unshare", "--mount", "--propagation", "private"),
+    *("--pid", "--fork", "--kill-child", "--mount-proc"),
+)
 # A long step is heard of once a minute.
 PULSE = 60.0
 
@@ -26,7 +31,7 @@ def die_with_us() -> Callable[[], None] | None:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def set_signal() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     return set_signal
 
@@ -38,8 +43,12 @@ def run(
     cwd: Path | None = None,
     timeout: float | None = None,
     stdin: str | None = None,
+    lasting: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a short command and keeps what it prints; the caller looks at the return code."""
+    """Runs a short command and keeps what it prints; the caller looks at the return code.
+
+    One that is `lasting` had better come to its end even when we are killed.
+    """
     try:
         return subprocess.run(
             [str(arg) for arg in args],
@@ -51,7 +60,7 @@ def run(
             capture_output=True,
             text=True,
             check=False,
-            preexec_fn=die_with_us(),
+            preexec_fn=None if lasting else die_with_us(),
         )
     except FileNotFoundError:
         return subprocess.CompletedProcess([str(arg) for arg in args], 127, "", f"{args[0]}: not found")
@@ -69,10 +78,11 @@ def output(
     cwd: Path | None = None,
     timeout: float | None = None,
     stdin: str | None = None,
+    lasting: bool = False,
     remedy: str = "",
 ) -> str:
     """What a short command prints, or a Failure that says `what` could not be done."""
-    done = run(args, env=env, cwd=cwd, timeout=timeout, stdin=stdin)
+    done = run(args, env=env, cwd=cwd, timeout=timeout, stdin=stdin, lasting=lasting)
     if done.returncode:
         raise Failure(what, remedy, tail(done.stderr or done.stdout))
     return done.stdout
@@ -110,7 +120,7 @@ def run_logged(
                         break
                     progress.say(f"    ... {time.monotonic() - started:.0f} s so far (log: {log})")
             except BaseException:
-                child.terminate()
+                child.kill()
                 raise
     if child.returncode:
         raise Failure(f"{what} (log: {log})", remedy, tail(log.read_text(encoding="utf-8", errors="replace")))

@@ -71,9 +71,7 @@ def made(rootfs: Rootfs, cache: Cache, versions: Versions, progress: Progress) -
     ):
         process.run_logged(
             [
-                # Mounts of its own: none is left behind, however this ends.
-                *("unshare", "--mount", "--propagation", "private"),
-                *("mmdebstrap", "--variant=minbase", f"--architectures={arch}"),
+                *(*process.CONTAINED, "mmdebstrap", "--variant=minbase", f"--architectures={arch}"),
                 f"--include={','.join(rootfs.includes)}",
                 f"--customize-hook={rootfs.trim}",
                 versions.debian,
