@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from airgap_kind import baseimage, config, engine, nodeimage, toolchain, tools
+from airgap_kind import baseimage, config, engine, nodeimage, pruning, toolchain, tools
 from airgap_kind.cache import VARIABLE, Cache, default_root
 from airgap_kind.cluster import Cluster
 from airgap_kind.engine import Engine, PrivateEngine
@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     base = command("base-image", "have the engine hold an image: Debian, python3, ca-certificates, tini")
     base.add_argument("image", metavar="NAME", help="for example local/python:3.11")
     command("engine-stop", "end the private engine, if one runs; its images and clusters stay on the disk")
+    command("prune", "remove what earlier versions left in the cache and in the private engine")
     return top
 
 
@@ -102,6 +103,9 @@ def locked(args: argparse.Namespace, sources: Sources) -> int:
     if args.command == "engine-stop":
         with progress.step("stopping the private engine"):
             PrivateEngine(cache).stop()
+        return 0
+    if args.command == "prune":
+        pruning.prune(engine.find_running(cache), sources)
         return 0
     if args.command == "tool":
         sys.stdout.write(f"{tool(args.tool, sources)}\n")

@@ -14,6 +14,7 @@ import pytest
 
 from airgap_kind.cache import Cache, default_root, write_whole
 from airgap_kind.progress import Progress
+from airgap_kind.pruning import stale
 
 
 def quiet() -> Progress:
@@ -107,3 +108,9 @@ def test_a_second_one_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path)
             # Cleared away, and never in its place.
             assert not cache.scratch.exists()
             assert not (cache.builds / "x").exists()
+
+
+def test_what_no_version_uses_is_stale() -> None:
+    names = ["etcd-v1-amd64-aa", "etcd-v2-amd64-bb", "node-root-x.tar", "node-root-y.tar"]
+    found = stale((Path(name) for name in names), ["etcd-v2-amd64-bb", "node-root-y"])
+    assert [entry.name for entry in found] == ["etcd-v1-amd64-aa", "node-root-x.tar"]
