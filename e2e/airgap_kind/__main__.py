@@ -179,6 +179,9 @@ def describe(cluster: Cluster, docker: Engine, lines: list[str]) -> bool:
     if not containers:
         lines.append(f"cluster  {cluster.name}: none")
         return False
+    if not cluster.known:
+        lines.append(f"cluster  {cluster.name}: not made from this cache")
+        return False
     lines.extend(f"node     {one.name}: {'running' if one.running else 'stopped'}" for one in containers)
     cluster.workers = tuple({} for _ in containers[1:])
     health = cluster.health(docker)

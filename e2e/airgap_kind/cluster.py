@@ -122,8 +122,11 @@ class Cluster:
         if record is None:
             self.progress.say(f"the cluster {self.name} was left half made: making it anew")
             return False
-        if record["key"] != self._key() or record["containers"] != sorted(one.id for one in containers):
-            self.progress.say(f"the cluster {self.name} was made from something else: making it anew")
+        if record["key"] != self._key():
+            self.progress.say(f"the cluster {self.name} was made to another configuration: making it anew")
+            return False
+        if record["containers"] != sorted(one.id for one in containers):
+            self.progress.say(f"the nodes of {self.name} are not those it was made with: making it anew")
             return False
         stopped = [one for one in containers if not one.running]
         if stopped:

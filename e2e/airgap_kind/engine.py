@@ -120,9 +120,10 @@ class PrivateEngine:
             raise Failure(
                 f"the path {longest} is too long for a socket", "set AIRGAP_KIND_CACHE to a shorter folder"
             )
-        packages.ensure(
-            {"dockerd": "docker.io", "runc": "runc", "iptables": "iptables"}, "an engine", progress
-        )
+        needs = {"dockerd": "docker.io", "runc": "runc", "iptables": "iptables"}
+        packages.ensure(needs, "a Docker engine", progress)
+        # In older releases the client comes with docker.io.
+        packages.ensure({"docker": "docker-cli"}, "a Docker engine", progress)
         with progress.step("starting a private Docker engine: none answers here"):
             return self._start()
 

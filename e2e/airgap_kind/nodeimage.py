@@ -90,7 +90,7 @@ def ensure(engine: Engine, sources: Sources) -> str:
             return stock
     if not engine.has_image(own):
         if reason:
-            sources.progress.say(f"no stock node image ({reason}): taking one of our own")
+            sources.progress.say(f"no stock node image, so one of our own: {reason}")
         ready = made(sources)
         with sources.progress.step(f"loading the node image {own}", "about 15 s"):
             engine.load(ready)
@@ -101,7 +101,7 @@ def pull(engine: Engine, image: str, progress: Progress) -> str:
     """Why the image could not be had; nothing if the engine has it."""
     if engine.has_image(image):
         return ""
-    with progress.step(f"asking for {image}", "about 400 MB"):
+    with progress.step(f"looking for the stock node image {image}"):
         return engine.pull(image)
 
 

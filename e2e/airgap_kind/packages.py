@@ -13,6 +13,9 @@ PLACES = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def find(command: str) -> str | None:
+    """Where a command is; or a file, by its absolute path."""
+    if command.startswith("/"):
+        return command if os.path.exists(command) else None
     return shutil.which(command, path=PLACES)
 
 

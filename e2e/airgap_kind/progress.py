@@ -15,25 +15,28 @@ class Progress:
 
     def say(self, line: str) -> None:
         """A line of its own, also in the midst of a step."""
+        self.close()
+        self._out.write(line + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
         if self._open:
             self._out.write("\n")
             self._open = False
-        self._out.write(line + "\n")
-        self._out.flush()
 
     @contextmanager
     def step(self, what: str, about: str = "") -> Iterator[None]:
         """`what (about ...) ... done in N s`; nothing is claimed when the step fails."""
-        self.say(f"{what} ({about})" if about else what)
         # The line stays open, so that the usual case is one line.
-        self._out.write("    ... ")
+        self.close()
+        self._out.write((f"{what} ({about})" if about else what) + " ... ")
         self._out.flush()
         self._open = True
         start = time.monotonic()
         try:
             yield
         except BaseException:
-            self.say(f"failed after {seconds(time.monotonic() - start)}")
+            self.say(f"    ... failed after {seconds(time.monotonic() - start)}")
             raise
         took = seconds(time.monotonic() - start)
         if self._open:

@@ -11,6 +11,8 @@ from airgap_kind.progress import Progress
 from airgap_kind.versions import Versions
 
 MIRROR = "AIRGAP_KIND_MIRROR"
+# Ubuntu has mmdebstrap without it.
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # What no container reads. Not the manual pages: some packages want their folders.
 UNREAD = ("usr/share/locale/*", "usr/share/doc/*", "usr/share/info/*", "var/cache/apt/*.bin")
 
@@ -61,7 +63,8 @@ def made(rootfs: Rootfs, cache: Cache, versions: Versions, progress: Progress) -
         return archive
     if not packages.is_root():
         raise Failure("a root file system can be made by root alone", "run this as root")
-    packages.ensure({"mmdebstrap": "mmdebstrap", "unshare": "util-linux"}, "root file systems", progress)
+    needs = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", KEYRING: "debian-archive-keyring"}
+    packages.ensure(needs, "root file systems", progress)
     log = cache.logs / f"{rootfs.name}.log"
     log.unlink(missing_ok=True)
     mirror = [os.environ[MIRROR]] if os.environ.get(MIRROR) else []
