@@ -185,6 +185,9 @@ class PrivateEngine:
         for one in left:
             end(one, 5.0)
         self.pid_file.unlink(missing_ok=True)
+        # dockerd mounts its data onto itself, and leaves it so.
+        for mounted in mounts_below(Path("/proc/self/mounts").read_text(encoding="utf-8"), self.home):
+            process.run(["umount", mounted])
         traces.remove(self.before)
         return pid is not None or bool(left)
 
@@ -218,6 +221,13 @@ def find_running(cache: Cache) -> Engine | None:
 
 def ensure(cache: Cache, progress: Progress) -> Engine:
     return find_running(cache) or PrivateEngine(cache).start(progress)
+
+
+def mounts_below(mounts: str, folder: Path) -> list[str]:
+    """The mount points in a folder, the innermost first."""
+    # The kernel writes a blank, and a few others, by its octal number.
+    points = [line.split()[1].encode().decode("unicode_escape") for line in mounts.splitlines()]
+    return [point for point in reversed(points) if Path(point).is_relative_to(folder)]
 
 
 def command_line(pid: int) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from airgap_kind.engine import mounts_below
 from airgap_kind.traces import undoing
 
 FILTER = """\
@@ -35,3 +38,11 @@ def test_only_dockers_own_is_removed() -> None:
 
 def test_a_clean_table_needs_nothing() -> None:
     assert undoing("*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n", []) == []
+
+
+def test_mounts_are_undone_from_within() -> None:
+    mounts = (
+        "/dev/a / ext4 rw 0 0\n/dev/a /c/engine/data ext4 rw 0 0\nnone /c/engine/data/x\\040y tmpfs rw 0 0\n"
+    )
+    assert mounts_below(mounts, Path("/c/engine")) == ["/c/engine/data/x y", "/c/engine/data"]
+    assert mounts_below(mounts, Path("/d")) == []
