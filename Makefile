@@ -70,7 +70,7 @@ soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked
 	@tools/network-tools
 	@$(PY) -m tests.faults.soak --hours $(HOURS) $(ARGS)
 
-cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/airgap_kind)
+cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/kind)
 	@$(PY) -m airgap_kind up $(ARGS)
 
 cluster-down: $(READY) ## remove the cluster; the engine and what was built stay

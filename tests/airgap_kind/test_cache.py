@@ -84,7 +84,7 @@ def test_a_second_one_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path)
             time.sleep(60)
         """
     )
-    root = Path(__file__).resolve().parents[2] / "e2e"
+    root = Path(__file__).resolve().parents[2] / "e2e" / "kind"
     with subprocess.Popen(
         [sys.executable, "-c", holder, str(tmp_path)],
         stdout=subprocess.PIPE,
