@@ -13,12 +13,12 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak cluster cluster-down properties fuzz lock clean
+.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak e2e cluster cluster-down properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
@@ -69,6 +69,9 @@ faults: $(READY) ## crashes, partitions, full disks on real processes; writes th
 soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked: make soak HOURS=8 (as root)
 	@tools/network-tools
 	@$(PY) -m tests.faults.soak --hours $(HOURS) $(ARGS)
+
+e2e: $(READY) ## the tests on a real cluster: that of KUBECONFIG, else one of kind, made and removed at need
+	@tools/e2e $(ARGS)
 
 cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/kind)
 	@$(PY) -m airgap_kind up $(ARGS)
