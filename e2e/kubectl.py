@@ -1,0 +1,50 @@
+"""kubectl, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SECONDS = 300.0
+
+
+def kubectl(*arguments: object, given: Any = None) -> str:
+    """What a command prints; fails with what it complains of. What is `given` goes to its input as JSON."""
+    done = subprocess.run(
+        ["kubectl", *map(str, arguments)],
+        input=None if given is None else json.dumps(given),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@contextmanager
+def namespace(name: str) -> Iterator[str]:
+    """One of a test's own; gone afterwards, with all that is in it."""
+    kubectl("create", "namespace", name)
+    try:
+        yield name
+    finally:
+        kubectl("delete", "namespace", name, "--wait=true", f"--timeout={SECONDS:.0f}s")
+
+
+@contextmanager
+def forwarded(space: str, pod: str, port: int) -> Iterator[str]:
+    """A port of a pod as an address of this machine."""
+    command = ["kubectl", "--namespace", space, "port-forward", f"pod/{pod}", f":{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            found = re.search(r"127\.0\.0\.1:\d+", running.stdout.readline())
+            assert found is not None, "it is not forwarded"
+            yield found[0]
+        finally:
+            running.terminate()
