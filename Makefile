@@ -13,7 +13,7 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak e2e cluster cluster-down properties fuzz lock clean
+.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak images e2e cluster cluster-down properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -70,7 +70,10 @@ soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked
 	@tools/network-tools
 	@$(PY) -m tests.faults.soak --hours $(HOURS) $(ARGS)
 
-e2e: $(READY) ## the tests on a real cluster: that of KUBECONFIG, else one of kind, made and removed at need
+images: $(READY) ## the images headwater/node and headwater/root, with their sizes (also without Docker or a registry)
+	@tools/images $(ARGS)
+
+e2e: $(READY) ## the tests on a real cluster: one of kind, made and removed at need, or that of E2E_KUBECONFIG
 	@tools/e2e $(ARGS)
 
 cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/kind)

@@ -16,6 +16,8 @@ from headwater_operator.crds import definitions
 from headwater_operator.crds.definitions import GROUP, VERSION
 from tests.manifests import small
 
+# Those that these tests make.
+OURS = ("plain", "quiet", "orphan")
 TOPOLOGIES = f"/apis/{GROUP}/{VERSION}/namespaces/default/aggregationtopologies"
 
 
@@ -57,6 +59,9 @@ def bare(cluster: Api) -> Iterator[Api]:
 
 
 def _clear(cluster: Api) -> None:
+    found = cluster.get(f"/apis/{GROUP}/{VERSION}/aggregationtopologies") or {"items": []}
+    others = [each["metadata"]["name"] for each in found["items"] if each["metadata"]["name"] not in OURS]
+    assert not others, f"the topologies {others} would be deleted with their definition: take another cluster"
     helm.uninstall()
     for name in definitions():
         cluster.delete(f"{DEFINITIONS}/{name}.{GROUP}")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -17,8 +18,8 @@ from e2e.api import Api
 from e2e.kubectl import forwarded, kubectl, namespace
 
 # `make e2e` builds them, and loads them onto the nodes.
-NODE = os.environ.get("HEADWATER_NODE_IMAGE", "headwater/node:0.1.0")
-ROOT = os.environ.get("HEADWATER_ROOT_IMAGE", "headwater/root:0.1.0")
+NODE = os.environ.get("HEADWATER_NODE_IMAGE", f"headwater/node:{version('headwater')}")
+ROOT = os.environ.get("HEADWATER_ROOT_IMAGE", f"headwater/root:{version('headwater')}")
 PORT, METRICS = 7070, 9100
 # How long a result may take that everything is there for: Spark starts meanwhile.
 DELIVERED = 120.0

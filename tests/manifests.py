@@ -58,10 +58,19 @@ def small(**changes: Any) -> dict[str, Any]:
 
 
 def asked(**query: Any) -> dict[str, Any]:
-    """The small manifest with fields of its query replaced; None takes one away."""
+    """The small manifest with fields of its query replaced; None takes one away, also within its window."""
     document = small()
-    document["spec"]["queries"][0].update(query)
+    found = {**document["spec"]["queries"][0], **query}
+    document["spec"]["queries"][0] = {
+        name: _without_none(value) for name, value in found.items() if value is not None
+    }
     return document
+
+
+def _without_none(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
@@ -116,6 +125,12 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     many["spec"]["sources"] *= 300
     yield many, "spec.sources", "at most 256"
     yield small(**{source + "expected": 1_000_001}), "spec.sources[0].expected", "to 1000000"
+    crowds = small()
+    kind = {**crowds["spec"]["sources"][0], "expected": 600_000}
+    crowds["spec"]["sources"] = [{**kind, "site": site} for site in ("a", "b")]
+    yield crowds, "spec.sources", "expects 1200000 in all"
+    kinds = [{"selector": {"a": f"b{n}"}, "ingestLimit": 1} for n in range(65)]
+    yield small(spec__node={"ingestLimit": 99, "classes": kinds}), "spec.node.classes", "at most 64"
 
     yield small(spec__startTimeout="0s"), "spec.startTimeout", "or more"
     yield small(spec__flushInterval=100), "spec.flushInterval", "without a unit"
@@ -195,6 +210,10 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"imagePullSecrets": [{"name": f"a{n}"} for n in range(9)]}, "imagePullSecrets", "at most 8"),
         ({"env": [{"name": "A"}]}, "env[0].value", "is missing"),
         ({"env": [{"name": "A", "value": 5}]}, "env[0].value", "in quotes"),
+        ({"env": [{"name": "A", "value": ["hush"]}]}, "env[0].value", "in quotes"),
+        ({"env": [{"name": "A", "value": "hush" * 257}]}, "env[0].value", "has 1028 characters"),
+        ({"env": {"A": "hush"}}, "env", "give a list"),
+        ({"env": ["A=hush"]}, "env[0]", "mapping"),
         ({"env": [{"name": "A-B", "value": ""}]}, "env[0].name", "letters, digits and _"),
         ({"env": [{"name": "HEADWATER_A", "value": ""}]}, "env[0].name", "the operator's"),
         ({"env": [{"name": "A", "value": ""}] * 2}, "env[1].name", "twice"),
@@ -205,6 +224,10 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"annotations": {f"a{n}": "" for n in range(33)}}, "annotations", "at most 32"),
         ({"resources": {"requests": {"cpu": "half"}}}, "resources.requests.cpu", "500m or 2"),
         ({"resources": {"requests": {"cpu": -1}}}, "resources.requests.cpu", "500m or 2"),
+        ({"resources": {"requests": {"cpu": 1_000_000}}}, "resources.requests.cpu", "500m or 2"),
+        ({"resources": {"limits": {"memory": 10**15}}}, "resources.limits.memory", "256Mi"),
+        ({"tolerations": [{"key": f"{'a.' * 127}a/b"}]}, "tolerations[0].key", "example.org/disk"),
+        ({"annotations": {"headwater.dev": "1"}}, "annotations[headwater.dev]", "another name"),
         ({"resources": {"limits": {"memory": "1GB"}}}, "resources.limits.memory", "256Mi"),
         ({"resources": {"limits": {"disk": "1G"}}}, "resources.limits.disk", "known are cpu, memory"),
         ({"resources": {"claims": []}}, "resources.claims", "is not known"),
@@ -253,6 +276,9 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"type": "postgres"}, "dsnEnv", "is missing"),
         ({"type": "postgres", "dsn": "postgresql://me:hush@db/x"}, "dsn", "holds a password"),
         ({"type": "postgres", "dsn": "host=db Password = hush"}, "dsn", "dsnEnv"),
+        ({"type": "postgres", "dsn": "postgresql://me:hu?hush@db/x"}, "dsn", "dsnEnv"),
+        ({"type": "postgres", "dsn": "mysql://me:hush@db/x"}, "dsn", "dsnEnv"),
+        ({"type": "postgres", "dsn": "mysql://hush"}, "dsn", "is no address of a database"),
         ({"type": "postgres", "dsn": "postgresql://db/x?sslpassword=hush"}, "dsn", "dsnEnv"),
         ({"type": "postgres", "dsn": "my database"}, "dsn", "is no address of a database"),
         ({"type": "postgres", "dsnEnv": "postgresql://me:hush@db"}, "dsnEnv", "no name of an environment"),
@@ -292,6 +318,21 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     ]:
         yield small(spec__root__sinks=[sink]), f"spec.root.sinks[0].{field}", told
     yield small(spec__root__sinks=[{"type": "console"}] * 2), "spec.root.sinks[1].type", "twice"
+    many_sinks = [{"type": "jsonlines", "path": f"a{n}"} for n in range(17)]
+    yield small(spec__root__sinks=many_sinks), "spec.root.sinks", "at most 16"
+    headers = {"type": "webhook", "url": "https://a", "headersEnv": {f"X-{n}": "V" for n in range(17)}}
+    yield small(spec__root__sinks=[headers]), "spec.root.sinks[0].headersEnv", "at most 16"
+    for archive, field, told in [
+        ({}, "path", "is missing"),
+        ({"path": "a/../b"}, "path", 'without ".."'),
+        ({"path": "a", "rotate": "2s", "retain": "1s"}, "retain", "raise retain or lower rotate"),
+        ({"path": "a", "rotate": "8d"}, "retain", "is less than rotate"),
+        ({"path": "a", "rotate": "999ms"}, "rotate", "1s or more"),
+        ({"path": "a", "maxBytes": "1MB"}, "maxBytes", "KiB"),
+        ({"path": "a", "maxBytes": 1_048_575}, "maxBytes", "1048576 or more"),
+        ({"path": "a", "maxBytes": "1023KiB"}, "maxBytes", "1048576 or more"),
+    ]:
+        yield small(spec__archive=archive), f"spec.archive.{field}", told
     for one, other in (("a", "./a/"), ("a", "a/b"), ("a/b", "a")):
         overlapping = [{"type": "jsonlines", "path": one}, {"type": "parquet", "path": other}]
         yield small(spec__root__sinks=overlapping), "spec.root.sinks[1].path", "a folder of its own"
@@ -319,6 +360,12 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"aggregate": []}, "aggregate", "is empty"),
         ({"aggregate": "average"}, "aggregate", "'average' is not known"),
         ({"aggregate": 5}, "aggregate", "is 5"),
+        ({"aggregate": True}, "aggregate", "is True"),
+        ({"aggregate": {"avg": 1}}, "aggregate", "is {'avg': 1}"),
+        ({"aggregate": "quantile(2)"}, "aggregate", "no quantile"),
+        ({"aggregate": "top(0)"}, "aggregate", "no usable k"),
+        ({"aggregate": "bottom(1001)"}, "aggregate", "no usable k"),
+        ({"aggregate": ["avg"] * 65}, "aggregate", "at most 64"),
         ({"aggregate": ["avg", "top(0)"]}, "aggregate[1]", "no usable k"),
         ({"aggregate": ["avg", "avg"]}, "aggregate", "twice"),
         ({"aggregate": "function:nowhere"}, "aggregate", "installed package"),
@@ -395,6 +442,7 @@ def query_object(**changes: Any) -> dict[str, Any]:
     }
 
 
+_QUERY = {"topologyRef": "a", "aggregate": "avg", "window": {"type": "tumbling", "length": "1s"}}
 QUERY_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"kind": "AggregationTopology"}, "kind", "AggregationQuery"),
     ({"metadata": {"name": "Q"}}, "metadata.name", "a-z"),
@@ -409,7 +457,7 @@ QUERY_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
         "miss",
     ),
     ({"spec": {"topologyRef": "a", "id": "a"}}, "spec.id", "is not known"),
-    ({"spec": {"topologyRef": "a", "emitEmpty": True, "scope": "local"}}, "spec.emitEmpty", "keyBy"),
+    ({"spec": {**_QUERY, "emitEmpty": True, "scope": "local"}}, "spec.emitEmpty", "keyBy"),
     ({"spec": None}, "spec", "is missing"),
 ]
 
@@ -456,7 +504,10 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         "imagePullSecrets": [{"name": "one"}, {"name": "two"}],
         "env": [{"name": "A_1", "value": ""}, {"name": "b", "value": "c d"}],
         "annotations": {"example.org/team": "quality, all of it", "a": ""},
-        "resources": {"requests": {"cpu": "0.25", "memory": "64Mi"}, "limits": {"cpu": 2, "memory": 1000000}},
+        "resources": {
+            "requests": {"cpu": "0.25", "memory": "64Mi"},
+            "limits": {"cpu": 2, "memory": 1073741824},
+        },
     }
     for layer in ("child", "intermediate", "root"):
         yield f"pods of {layer}", small(spec__placement={layer: pods})
@@ -502,6 +553,7 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         {"window": {"type": "tumbling", "count": 5, "offset": "0s"}},
         {"window": {"type": "sliding", "length": "1000s", "slide": "1ms"}},
         {"window": {"type": "sliding", "length": "1m", "slide": "60s"}},
+        {"window": {"type": "sliding", "length": "1020ms", "slide": "0.017m"}},
         {"window": {"type": "sliding", "count": 5, "every": 5}, "scheme": "auto"},
         {"window": {"type": "session", "gap": "1us"}},
         {"window": {"type": "punctuation", "start": "S", "merge": "order", "maxOpen": 1}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from headwater_cli.generator import KEYS, MARKS, SECOND, Columns, Sensor, last_beat
 from headwater_source.columns import Coded, Events
 
-# How many seconds of a sensor are made before they come again.
+# How many seconds of a sensor are made before they come again, if it sends once a second.
 PERIOD = 10
 
 
@@ -64,10 +65,12 @@ class Repeated(Generated):
     takes them is what is measured."""
 
     def parts(self) -> Iterator[Events]:
-        first = [events_of(second) for second in self.sensor.seconds(PERIOD)]
+        # So long that a whole number of events comes in it, or enough of them.
+        period = PERIOD * max(1, ceil(1 / self.sensor.rate))
+        first = [events_of(second) for second in self.sensor.seconds(period)]
         number = 0
         while number < self.seconds:
-            part, later = first[number % PERIOD], number // PERIOD * PERIOD * SECOND
+            part, later = first[number % period], number // period * period * SECOND
             yield Events(part.ts + later, part.value, key=part.key, mark=part.mark)
             number += 1
         yield beat(last_beat(self.sensor.begin + number))

@@ -137,6 +137,6 @@ class Following:
                     root.assign(assignment)
                 return
             except ClickException as error:
-                if monotonic() > until:
+                if monotonic() > until or self._local.root.ended is not None:
                     raise RuntimeError(error.message) from error
             sleep(LOOK)

@@ -147,6 +147,7 @@ def plan(
     """
     if price is not None and not 0 <= price <= MOST_COST:
         raise click.BadParameter(f"is {price:g}; give what a node costs a month", param_hint="--price")
+    by_option = manifest is None or max_nodes is not None
     topology = None if manifest is None else _asked(manifest, sources, rate, limit, margin, nodes)
     try:
         demands = list(_demands(topology, sources, rate))
@@ -163,7 +164,6 @@ def plan(
         if not found:
             raise refused[counts[0]]
     except InvalidPlan as error:
-        by_option = topology is None or max_nodes is not None
         problems = [_by_option(problem, by_option) for problem in error.problems]
         raise click.ClickException(str(InvalidPlan(problems)) + _forwarded(topology, error)) from None
     if svg is not None:
@@ -176,7 +176,8 @@ def plan(
     if as_json:
         told = {count: {**as_mapping(each, price), "central": central} for count, each in found}
         told |= {
-            count: {"sources": count, "refused": str(error.problems[0])} for count, error in refused.items()
+            count: {"sources": count, "refused": str(_by_option(error.problems[0], by_option))}
+            for count, error in refused.items()
         }
         click.echo(json.dumps(told[counts[0]] if len(counts) == 1 else [told[count] for count in counts]))
     elif len(found) == 1:
@@ -184,7 +185,7 @@ def plan(
     else:
         _compare(name, found, price, console())
     for count, problem in ((count, error.problems[0]) for count, error in refused.items()):
-        shown = _by_option(problem, topology is None or max_nodes is not None)
+        shown = _by_option(problem, by_option)
         click.echo(f"{count:,} sources cannot be planned: {shown}", err=True)
     if refused:
         raise SystemExit(1)
@@ -207,7 +208,7 @@ def _asked(
     if isinstance(spec, dict):
         node, sources = spec.get("node"), spec.get("sources")
         if isinstance(node, dict):
-            kept = {} if margin is None else {"margin": MARGIN}
+            kept = {} if margin is None else {"margin": margin if 0 <= margin < 1 else 0}
             limits = {} if limit is None and nodes is None else {"ingestLimit": MOST_LIMIT, "classes": []}
             spec["node"] = {**node, **limits, **kept}
         if isinstance(sources, list):
@@ -277,6 +278,7 @@ def _by_option(problem: Problem, max_nodes: bool) -> Problem:
     field, remedy = problem.field, problem.remedy
     if max_nodes:
         field = field.replace("spec.limits.maxNodes", "--max-nodes")
+        remedy = remedy.replace("spec.limits.maxNodes", "--max-nodes")
     for known, option in _OPTIONS.items():
         field, remedy = field.replace(known, option), remedy.replace(known, option)
     return Problem(field, problem.message, remedy)

@@ -54,8 +54,8 @@ TELL = 5.0
 SINKS_PATIENCE = 60.0
 # Where neither a plan nor anybody says how many there are: children, and widths of the layers above them.
 CHILDREN, LAYERS = 2, (1,)
-# Where files are memory, on Linux.
-SHARED = "/dev/shm"
+# Where files are memory, on Linux, and how much of it is enough; a container may have very little.
+SHARED, ENOUGH = "/dev/shm", 1 << 30
 
 
 class Run:
@@ -115,9 +115,10 @@ class Run:
             widths = [children or CHILDREN, *(LAYERS if layers is None else layers), 1]
             self.first = fixed_tree(widths, [feed.name for feed in feeds])
             self.largest = self.first.widths
+        self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         # A disk would hold back who sends as fast as it is let.
-        memory = SHARED if rush and os.access(SHARED, os.W_OK) else None
-        self.directory = Path(tempfile.mkdtemp(prefix="headwater-", dir=memory))
+        memory = SHARED if rush and _has_memory() else None
+        self._spools = Path(tempfile.mkdtemp(prefix="headwater-", dir=memory))
         limits = None if node is None else limits_of(topology, node)
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
@@ -133,7 +134,7 @@ class Run:
         # Where rates are held against limits: together, they would send all of a second at once.
         spread = self.headroom is not None and not rush
         manner = Manner(spread=spread, scripted=bool(scale), limited=limited, rush=rush)
-        self.senders = Senders(self.directory / "spools", self._latency, manner)
+        self.senders = Senders(self._spools, self._latency, manner)
         self.senders.feeds += feeds
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
@@ -192,6 +193,9 @@ class Run:
                 self._results.look()
                 self._sum_up(ended)
         if verify:
+            # From here on Ctrl-C is an exception again: nothing is left that has to end in order.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().remove_signal_handler(number)
             self._verify()
         self.summary.judge()
         return self.summary
@@ -207,7 +211,8 @@ class Run:
             )
 
     def clean(self) -> None:
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for directory in (self.directory, self._spools):
+            shutil.rmtree(directory, ignore_errors=True)
 
     # Processes
 
@@ -443,6 +448,13 @@ def _show(line: str, live: Live | None, echo: Echo | None) -> None:
         live.console.print(line)
     elif echo is not None:
         echo(line)
+
+
+def _has_memory() -> bool:
+    try:
+        return os.access(SHARED, os.W_OK) and shutil.disk_usage(SHARED).free >= ENOUGH
+    except OSError:
+        return False
 
 
 def _expected(topology: Topology) -> dict[str, float]:

@@ -108,8 +108,8 @@ def assign(name: str, child: str, as_lines: bool, root: client.At) -> None:
     headwater source assign boiler-7 l1-2
     """
     with client.connected(root) as reached:
-        moved = reached.assign({name: child})
         known = reached.knows(name)
+        moved = reached.assign({name: child})
     if as_lines:
         click.echo(json.dumps({"name": name, "child": child, "moved": bool(moved), "known": known}))
     elif not known:

@@ -22,7 +22,7 @@ _UNITS = {
     "h": 3_600 * SECOND,
     "d": 86_400 * SECOND,
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(us|µs|ms|s|m|h|d)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|µs|ms|s|m|h|d)")
 _WHOLE = re.compile(rf"-?(?:{_PART.pattern})+")
 
 

@@ -186,7 +186,7 @@ def test_a_range_says_which_numbers_cannot_be_planned() -> None:
     first, second, third = json.loads(done.stdout)
     assert first["layers"][-1] == second["layers"][-1] == 1
     assert third == {"sources": 100, "refused": third["refused"]}
-    assert third["refused"].startswith("spec.limits.maxNodes: is 11, but 100 items a second need 12 nodes")
+    assert third["refused"].startswith("--max-nodes: is 11, but 100 items a second need 12 nodes")
 
 
 @pytest.mark.parametrize(

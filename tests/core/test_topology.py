@@ -119,7 +119,7 @@ def test_what_pods_have() -> None:
     assert found.env == (("A_1", ""), ("b", "c d"))
     assert found.annotations == (("a", ""), ("example.org/team", "quality, all of it"))
     assert found.resources == Resources(
-        (("cpu", "0.25"), ("memory", "64Mi")), (("cpu", "2"), ("memory", "1000000"))
+        (("cpu", "0.25"), ("memory", "64Mi")), (("cpu", "2"), ("memory", "1073741824"))
     )
 
 

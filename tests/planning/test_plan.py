@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +15,10 @@ from headwater.planning import csa
 from headwater.planning.amounts import UNIT, at_least
 from headwater.planning.inventory import Inventory, Kind, alike, inventory_of
 from headwater.planning.plan import Demand, Plan, Within, plan
+from headwater.planning.planner import Planner
+from headwater.topology import topology_of
 from headwater.topology.tree import LayerPlacement, NodeClass, NodeSpec, Placement
+from tests.manifests import small
 from tests.planning.grids import PLANS, loads
 
 MANY = Within(max_nodes=20_000)
@@ -224,12 +228,29 @@ def test_a_weak_root_under_strong_nodes_needs_wider_layers() -> None:
     assert found.layers[0].limits.tolist() == [20] * 250
     assert found.layers[-1].headroom.min() >= 0
     assert found.notes == (
-        "no node is given more than 1 items/s: narrower layers would send the root too much",
+        "no node is given more than 1 items/s: otherwise nothing fits above the stronger ones",
     )
     # As many nodes there are not.
     said = _problem(demands, inventory, Within(1, 200))
     assert said.startswith("spec.node.classes[0].ingestLimit: is 1 for the root, but 13.0311 items a second")
     assert said.endswith("raise it to 13.1, or have more nodes, also by spec.limits.maxNodes")
+
+
+def test_a_running_tree_gives_no_node_more_than_its_plan_does() -> None:
+    weak = [{"selector": {"tier": "cloud"}, "ingestLimit": 10}]
+    document = small(
+        spec__node={"ingestLimit": 100, "margin": 0.1, "classes": weak},
+        spec__placement={"root": {"nodeSelector": {"tier": "cloud"}}},
+        spec__sources__0__rate=1,
+    )
+    topology = topology_of(document)
+    assert topology.node is not None
+    planner = Planner(topology, topology.node)
+    assert planner.replan(0, {f"s{n}": 1.0 for n in range(9)}).tree.widths == [1, 1]
+    tree = planner.replan(1, {f"s{n}": 8.0 for n in range(9)}).tree
+    # Each of 8 with a child of its own, which sends half of it: 9 is the most that a root of 10 takes.
+    assert max(Counter(tree.sources.values()).values()) == 1
+    assert len(set(tree.sources.values())) == 9
 
 
 def test_a_root_that_no_number_of_layers_helps() -> None:

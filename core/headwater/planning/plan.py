@@ -101,6 +101,8 @@ class Plan:
     inventory: Inventory
     less: Less | None
     notes: tuple[str, ...] = ()
+    # No node is given more items a second, whatever it takes; None: up to its limit.
+    low: float | None = None
 
     @property
     def widths(self) -> list[int]:
@@ -124,8 +126,11 @@ def plan(
     inventory: Inventory,
     within: Within = AS_USUAL,
     reductions: Mapping[int, float] | None = None,
+    *,
+    remedied: bool = True,
 ) -> Plan:
-    """The fewest nodes by CSA of which none is overrun; raises `InvalidPlan` if there are not enough.
+    """The fewest nodes by CSA of which none is overrun; raises `InvalidPlan` if there are not enough, unless it
+    is not to be `remedied` with what would help, which takes many plans to find out.
 
     `reductions` are measured: what the nodes of a layer send for each item that they take, by its number
     from 1; where nothing was measured, it is what Theorem 1 says.
@@ -144,6 +149,8 @@ def plan(
     try:
         return _best(demands, inventory, within, reductions or {})
     except TooFew as short:
+        if not remedied:
+            raise
         raise InvalidPlan([remedies.problem(short, inventory, load_of(demands), tried)]) from None
 
 
@@ -166,7 +173,9 @@ def _best(
         found = _lowered(demands, inventory, within, reductions)
         if found is None:
             raise wrong
-    return replace(found, inventory=inventory)
+    roles = {layer.role for layer in found.layers}
+    chance = [note for role, note in _lower_by_chance(inventory) if role in roles]
+    return replace(found, inventory=inventory, notes=(*chance, *found.notes))
 
 
 def _lowered(
@@ -185,8 +194,10 @@ def _lowered(
                 replace(layer, kinds=tuple(known[kind] for kind in layer.kinds)) for layer in found.layers
             )
             less = found.less and replace(found.less, limit=layers[-1].kinds[0].limit)
-            note = f"no node is given more than {low:g} items/s: narrower layers would send the root too much"
-            return replace(found, layers=layers, less=less, notes=(*found.notes, note))
+            note = (
+                f"no node is given more than {low:g} items/s: otherwise nothing fits above the stronger ones"
+            )
+            return replace(found, layers=layers, less=less, notes=(*found.notes, note), low=low)
     return None
 
 
@@ -237,7 +248,6 @@ class _Planning:
         forwarded = all(self.reductions.get(number, 0) >= 1 for number in range(1, MAX_LAYERS + 1))
         if forwarded and reach[0] * UNIT > capacity:
             raise LayersDoNotEnd(root, self.inventory.margin, reach[0], forwarded=True)
-        self.notes += _lower_by_chance(self.inventory)
         if self._fits_one(capacity):
             # What one child takes, the root takes as well: they are counted as one.
             groups = self._groups()
@@ -375,13 +385,14 @@ class _Planning:
         self.layers.append(Layer(role, kinds, rates, reaching / len(kinds)))
 
 
-def _lower_by_chance(inventory: Inventory) -> Iterator[str]:
-    """Which layers take less because of nodes that they may meet."""
+def _lower_by_chance(inventory: Inventory) -> Iterator[tuple[str, str]]:
+    """Which layers take less because of nodes that they may meet, and a word on it."""
     for role in ROLES:
         for kind in inventory.of(role):
             if kind.name == ANY and ".classes[" in kind.field:
                 place = kind.field.removesuffix(".ingestLimit")
-                yield f"{role}: as it may be a node of {place}, which has no count, it takes {kind.limit:g}/s"
+                said = f"as it may be a node of {place}, which has no count, it takes {kind.limit:g}/s"
+                yield role, f"{role}: {said}"
 
 
 def _given_out(places: Whole, found: Whole) -> Whole:

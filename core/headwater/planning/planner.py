@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from headwater.errors import InvalidPlan, Problem
 from headwater.planning.amounts import at_least
@@ -35,6 +36,8 @@ class Planner:
         self._known = reductions_of(topology)
         self._reductions = dict(self._known)
         self._sends: dict[str, float] = {}
+        # What is given to a node at most.
+        self._capacity = self._inventory.capacity(self._inventory.child[0])
 
     def replan(
         self,
@@ -54,14 +57,19 @@ class Planner:
             self._measured(layer, ratio)
         self._sends |= sends or {}
         demands = _demands(rates)
-        self.beyond = None
+        before, self.beyond = self.beyond, None
+        # It is said once why there is none, and no sooner than it has to be.
+        remedied = before is None or self._reductions == self._known
         try:
-            found = plan(demands, self._inventory, self._within, self._reductions)
+            found = plan(demands, self._inventory, self._within, self._reductions, remedied=remedied)
         except InvalidPlan as error:
             if self._reductions == self._known:
                 raise
-            self.beyond = error
+            self.beyond = before or error
             found = plan(demands, self._inventory, self._within, self._known)
+        child = self._inventory.child[0]
+        limit = child.limit if found.low is None else min(child.limit, found.low)
+        self._capacity = self._inventory.capacity(replace(child, limit=limit))
         current = self.tree.widths if self.tree.layers else found.widths
         widths = self._hysteresis.widths(now, found.widths, current)
         step = self._step(widths, rates, stable=True)
@@ -83,7 +91,7 @@ class Planner:
             widths,
             {name: at_least(rate) for name, rate in rates.items()},
             {name: at_least(rate) for name, rate in self._sends.items()},
-            self._inventory.capacity(self._inventory.child[0]),
+            self._capacity,
             self._reductions if self.beyond is None else self._known,
             stable=stable,
         )

@@ -18,7 +18,7 @@ from headwater.topology.queries import (
     read_query,
     validated,
 )
-from headwater.topology.sections import InvalidTopology, Section, Wrong, label, shown, subdomain
+from headwater.topology.sections import LABEL_LIMIT, InvalidTopology, Section, Wrong, label, shown, subdomain
 from headwater.topology.sinks import read_sinks
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
@@ -54,7 +54,6 @@ QUERY_KIND = "AggregationQuery"
 
 # A node is called `<topology>-l<layer>-<n>`, and the whole must be a label of 63 characters.
 NAME_LIMIT = 40
-LABEL_LIMIT = 63
 SOURCE_CLASSES_LIMIT = 256
 SOURCES_LIMIT = 1_000_000
 NODES_LIMIT = 10_000

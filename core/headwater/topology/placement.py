@@ -36,8 +36,10 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 OURS = "HEADWATER_"
 # Bytes and cores, as Kubernetes writes quantities.
 CPU = re.compile(r"[0-9]{1,6}(m|\.[0-9]{1,3})?")
-MEMORY = re.compile(r"[0-9]{1,9}(Ki|Mi|Gi|Ti|k|M|G|T)?")
+MEMORY = re.compile(r"[0-9]{1,15}(Ki|Mi|Gi|Ti|k|M|G|T)?")
 QUANTITIES = {"cpu": CPU, "memory": MEMORY}
+# As numbers they have as many digits.
+WHOLE = {"cpu": 999_999, "memory": 999_999_999_999_999}
 
 
 def read_placement(section: Section | None) -> Placement:
@@ -113,14 +115,23 @@ def _named(
 ) -> list[tuple[str, str]]:
     """Entries with a name of their own each, and a value if they have one."""
     found: dict[str, str] = {}
+    given_list = section.value(field)
+    if given_list is not None and not isinstance(given_list, list | tuple):
+        section.wrong(field, "is no list", "give a list, as in a pod")
+        return []
     for place, given in enumerate(section.listed(field, limit)):
+        if not isinstance(given, Mapping):
+            section.wrong(f"{field}[{place}]", "is no mapping", "give a mapping of fields")
+            continue
         inner = Section(given, f"{section.path}.{field}[{place}]", section.problems)
         name = inner.text("name", rule)
         text = inner.value("value", "give a string", required=True) if value else ""
         inner.done()
-        if value and text is not None and (not isinstance(text, str) or len(text) > TEXT_LIMIT):
-            said = f"give a string of at most {TEXT_LIMIT} characters (a number in quotes)"
-            inner.wrong("value", f"is {shown(text)}", said)
+        # Not shown: it may be a password.
+        if value and text is not None and not isinstance(text, str):
+            inner.wrong("value", "is no string", "give a string (a number in quotes)")
+        elif isinstance(text, str) and len(text) > TEXT_LIMIT:
+            inner.wrong("value", f"has {len(text)} characters", f"give at most {TEXT_LIMIT}")
         if name in found:
             inner.wrong("name", f"{name!r} stands there twice", "give each name once")
         if name:
@@ -134,7 +145,7 @@ def _annotations(section: Section) -> tuple[tuple[str, str], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping):
-        section.wrong("annotations", f"is {shown(given)}", remedy)
+        section.wrong("annotations", "is no mapping", remedy)
         return ()
     if len(given) > ANNOTATIONS_LIMIT:
         section.wrong("annotations", f"has {len(given)}", f"give at most {ANNOTATIONS_LIMIT}")

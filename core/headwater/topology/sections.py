@@ -13,6 +13,7 @@ from headwater.errors import Invalid, Problem
 from headwater.topology.tree import Selector
 from headwater.windows import LENGTH_LIMIT
 
+LABEL_LIMIT = 63
 SUBDOMAIN_LIMIT = 253
 TEXT_LIMIT = 1_024
 SELECTOR_LIMIT = 16
@@ -134,7 +135,7 @@ class Section:
         found = self.value(field)
         if found is None:
             return default
-        remedy = f"give bytes, {at_least} or more, also with a unit: {', '.join(_UNITS)}"
+        remedy = f"give bytes, {at_least} or more, also with a unit: {', '.join(SIZES)}"
         size = found if isinstance(found, int) and not isinstance(found, bool) else _bytes(found)
         if size is None or not at_least <= size < 1 << 63:
             self.wrong(field, f"is {shown(found)}", remedy)
@@ -214,14 +215,14 @@ LABEL_STEM = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_NAME = re.compile(rf"((?=.{{1,{SUBDOMAIN_LIMIT}}}/){SUBDOMAIN.pattern}/)?{LABEL_STEM.pattern}")
 
 
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def _bytes(given: Any) -> int | None:
     number, unit = (given[:-3].strip(), given[-3:]) if isinstance(given, str) else ("", "")
-    if unit not in _UNITS or not re.fullmatch(r"[0-9]{1,15}", number):
+    if unit not in SIZES or not re.fullmatch(r"[0-9]{1,15}", number):
         return None
-    return int(number) * _UNITS[unit]
+    return int(number) * SIZES[unit]
 
 
 def is_label_name(given: str) -> bool:

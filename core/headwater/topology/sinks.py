@@ -39,7 +39,8 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What HTTP calls a token.
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 # In an address between user and host, and as a parameter of either form.
-PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@|(?i:password)\s*=")
+PASSWORD = re.compile(r"://[^/]*:[^/]*@|(?i:password)\s*=")
+DSN = re.compile(r"postgres(ql)?://|\s*[a-z_]+\s*=")
 # Those that the sink writes itself.
 OURS = frozenset(
     {
@@ -52,7 +53,7 @@ OURS = frozenset(
         "user-agent",
     }
 )
-_URL = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?([/?#][!-~]*)?")
+URL = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?([/?#][!-~]*)?")
 
 
 def read_sinks(section: Section) -> tuple[Sink, ...]:
@@ -172,7 +173,7 @@ def _path_problem(given: str) -> Wrong | None:
 
 
 def _url_problem(given: str) -> Wrong | None:
-    found = _URL.fullmatch(given)
+    found = URL.fullmatch(given)
     if found and 0 < int(found["port"] or 80) < 65_536:
         return None
     if "@" in given:
@@ -190,7 +191,7 @@ def _dsn_problem(given: str) -> Wrong | None:
     # Never shown: it may hold a password.
     if PASSWORD.search(given):
         return "holds a password", "put the address with the password into an environment variable: dsnEnv"
-    if "\0" in given or not re.match(r"postgres(ql)?://|\s*[a-z_]+\s*=", given):
+    if "\0" in given or not DSN.match(given):
         return (
             "is no address of a database",
             "give one such as postgresql://mill@db/plant or host=db dbname=plant",

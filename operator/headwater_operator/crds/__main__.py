@@ -26,7 +26,14 @@ def written(name: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0].startswith("-"):
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
     directory, check = Path(arguments[0]), "--check" in arguments
+    known = {f"{name}.yaml" for name in definitions()}
+    if check and (more := {path.name for path in directory.glob("*")} - known):
+        sys.stderr.write(f"{directory} has {', '.join(sorted(more))}, not one of these. Remedy: remove it\n")
+        return 1
     for name in definitions():
         path = directory / f"{name}.yaml"
         if not check:

@@ -24,12 +24,12 @@ def quoted(text: str) -> str:
 
 
 def microseconds(duration: str) -> str:
-    """The microseconds of a duration, without its sign."""
+    """The microseconds of a duration, without its sign: whole ones, whatever a double makes of a part."""
     factor = f"{_UNITS['d'][0]:.1f}"
     for unit in ("h", "m", "s", "ms", "µs", "us"):
         factor = f"part.endsWith('{unit}') ? {_UNITS[unit][0]:.1f} : {factor}"
     number = "double(part.find('[0-9.]+'))"
-    return f"{duration}.findAll({quoted(_PART)}).map(part, {number} * ({factor})).sum()"
+    return f"{duration}.findAll({quoted(_PART)}).map(part, int({number} * ({factor}) + 0.5)).sum()"
 
 
 def bounds(at_least: int, at_most: int | None) -> str:

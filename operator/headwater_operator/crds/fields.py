@@ -9,6 +9,7 @@ from typing import Any
 from headwater.topology.sections import (
     DURATION_LIMIT,
     LABEL,
+    LABEL_LIMIT,
     LABEL_STEM,
     LABEL_VALUE,
     SELECTOR_LIMIT,
@@ -62,6 +63,12 @@ def text(about: str, most: int = TEXT_LIMIT, pattern: str | None = None) -> Sche
     return found if pattern is None else {**found, "pattern": pattern}
 
 
+def hidden(about: str, pattern: str, message: str) -> Schema:
+    """A text that may hold a secret by mistake: a pattern that does not fit would be told with it, a rule is
+    told without."""
+    return with_rules(text(about), Rule(f"self.matches({cel.quoted(pattern)})", message))
+
+
 def label(about: str, most: int) -> Schema:
     return text(about, most, f"^{LABEL.pattern}$")
 
@@ -103,9 +110,9 @@ def duration(about: str, *, at_least: int, at_most: int | None = None, signed: b
     if at_least == 1:
         # What a rule may cost is bounded: one digit that is not 0 says the same for less.
         return with_rules(found, Rule("self.matches('[1-9]')", "must be above 0s"))
-    bounds = [f"{cel.microseconds('self')} >= {at_least}.0"] if at_least else []
+    bounds = [f"{cel.microseconds('self')} >= {at_least}"] if at_least else []
     if at_most is not None:
-        bounds.append(f"{cel.microseconds('self')} <= {at_most}.0")
+        bounds.append(f"{cel.microseconds('self')} <= {at_most}")
     if not bounds:
         return found
     return with_rules(found, Rule(" && ".join(bounds), f"must be {cel.bounds(at_least, at_most)}"))
@@ -118,7 +125,7 @@ def selector(about: str, *, least: int = 0) -> Schema:
         "maxProperties": SELECTOR_LIMIT,
         "additionalProperties": {
             "type": "string",
-            "maxLength": 63,
+            "maxLength": LABEL_LIMIT,
             "pattern": f"^{LABEL_VALUE.pattern}$",
         },
     }

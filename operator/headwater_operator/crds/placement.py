@@ -14,6 +14,7 @@ from headwater.topology.placement import (
     SECRETS_LIMIT,
     TOLERATIONS_LIMIT,
     VARIABLE,
+    WHOLE,
 )
 from headwater.topology.sections import LABEL_STEM, LABEL_VALUE, SUBDOMAIN, SUBDOMAIN_LIMIT, TEXT_LIMIT
 from headwater.topology.tree import Effect, Mode
@@ -64,7 +65,11 @@ def _layer(about: str) -> Schema:
                 SECRETS_LIMIT,
                 keys=("name",),
             ),
-            "env": listed("Environment variables of its containers.", _variable(), ENV_LIMIT, keys=("name",)),
+            # No list map, which tells an entry that is none with what stands in it.
+            "env": with_rules(
+                listed("Environment variables of its containers.", _variable(), ENV_LIMIT),
+                Rule("self.all(one, self.exists_one(other, other.name == one.name))", "give each name once"),
+            ),
             "annotations": _annotations(),
             "resources": mapping(
                 "What its containers ask for and what they may have.",
@@ -78,7 +83,10 @@ def _toleration() -> Schema:
     return mapping(
         "One of them, as in a pod.",
         {
-            "key": text("The taint.", _NAME_LIMIT, _LABEL_NAME),
+            "key": with_rules(
+                text("The taint.", _NAME_LIMIT, _LABEL_NAME),
+                Rule(f"size(self.split('/')[0]) <= {SUBDOMAIN_LIMIT}", "has a prefix that is too long"),
+            ),
             "operator": choice(
                 "Exists: with any value. Equal: with this one (default).", ("Exists", "Equal")
             ),
@@ -141,7 +149,7 @@ def _annotations() -> Schema:
     return with_rules(
         found,
         Rule(f"self.all(name, {named})", "must name annotations like example.org/team"),
-        Rule("self.all(name, !name.startsWith('headwater.dev/'))", "has one that the operator writes"),
+        Rule("self.all(name, name.split('/')[0] != 'headwater.dev')", "has one that the operator writes"),
     )
 
 
@@ -156,6 +164,7 @@ def _quantities(about: str) -> Schema:
                 "maxLength": 16,
                 "pattern": f"^{pattern.pattern}$",
                 "minimum": 0,
+                "maximum": WHOLE[name],
             }
             for name, pattern in QUANTITIES.items()
         },

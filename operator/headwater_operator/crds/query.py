@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headwater import aggregates
+from headwater.aggregates import TOP_LIMIT
 from headwater.queries import ID_LIMIT
 from headwater.topology.queries import (
     AGGREGATES_LIMIT,
@@ -12,6 +13,7 @@ from headwater.topology.queries import (
     SCHEMES,
     WINDOW_FIELDS,
 )
+from headwater.topology.sections import TEXT_LIMIT
 from headwater.windows import LENGTH_LIMIT, MERGES, OVERLAP_LIMIT
 from headwater_operator.crds import cel
 from headwater_operator.crds.fields import (
@@ -28,7 +30,7 @@ from headwater_operator.crds.fields import (
     with_rules,
 )
 
-# Printed characters alone, parted by single spaces at most in the midst of them.
+# Printed characters alone, with spaces in the midst of them at most.
 _PRINTED = r"[^\p{C}\p{Z}/]"
 _COUNTS = LENGTH_LIMIT - 1
 _IN_TIME = "(self.window.type == 'tumbling' || self.window.type == 'sliding') && !has(self.window.count)"
@@ -101,8 +103,9 @@ def rules() -> list[Rule]:
 def _aggregate() -> Schema:
     """A string or a list of strings: a schema cannot say so, and what is in a list the operator judges."""
     plain = [name for name in aggregates.NAMES if not name.endswith(("(q)", "(k)"))]
-    names = "|".join(name.replace("(", r"\(").replace(")", r"\)").replace("=", " *= *") for name in plain)
-    calls = r"quantile\( *[-+0-9.eE_]+ *\)|(top|bottom)\( *[0-9]+ *\)"
+    names = "|".join(plain).replace("(", r" *\( *").replace(")", r" *\)").replace("=", " *= *")
+    share = r"0*\.[0-9]+|0+\.?|0*1(\.0*)?|[0-9]*\.?[0-9]+[eE]-[0-9]+"
+    calls = rf"quantile *\( *({share}) *\)|(top|bottom) *\( *0*([1-9][0-9]{{0,2}}|{TOP_LIMIT}) *\)"
     known = ", ".join(aggregates.NAMES)
     return {
         "description": f"What is computed, one or a list: {known}, or {FUNCTION_PREFIX}NAME for a function "
@@ -110,10 +113,12 @@ def _aggregate() -> Schema:
         "x-kubernetes-preserve-unknown-fields": True,
         # Of a string:
         "pattern": f"^ *({names}|{calls}|{FUNCTION_PREFIX}.+) *$",
+        "maxLength": TEXT_LIMIT,
         # Of a list:
         "minItems": 1,
         "maxItems": AGGREGATES_LIMIT,
-        # No number and no mapping is one.
+        # No boolean, no number and no mapping is one.
+        "not": {"enum": [True, False]},
         "minimum": 1,
         "maximum": 0,
         "minProperties": 1,
@@ -133,7 +138,7 @@ def _where() -> Schema:
             "atMost": number("Values of at most this."),
             "keys": listed(
                 "Events with one of these keys.",
-                {"type": "string", "maxLength": 1_024},
+                {"type": "string", "maxLength": TEXT_LIMIT},
                 KEYS_LIMIT,
                 least=1,
             ),
@@ -188,12 +193,12 @@ def _window() -> Schema:
             ".slide",
         ),
         Rule(
-            f"!has(self.slide) || !has(self.length) || {length} <= {OVERLAP_LIMIT}.0 * {slide}",
+            f"!has(self.slide) || !has(self.length) || {length} <= {OVERLAP_LIMIT} * {slide}",
             f"puts every event into more than {OVERLAP_LIMIT:,} windows, each of which is a result; raise it",
             ".slide",
         ),
         Rule(
-            f"!has(self.offset) || !has(self.count) || {cel.microseconds('self.offset')} == 0.0",
+            f"!has(self.offset) || !has(self.count) || {cel.microseconds('self.offset')} == 0",
             "a window of a number of events has no offset; drop offset",
             ".offset",
         ),

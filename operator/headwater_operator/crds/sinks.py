@@ -8,6 +8,7 @@ from headwater.durations import MILLISECOND
 from headwater.topology.sections import TEXT_LIMIT
 from headwater.topology.sinks import (
     CURSORS,
+    DSN,
     FIELDS,
     HEADER,
     HEADERS_LIMIT,
@@ -16,6 +17,7 @@ from headwater.topology.sinks import (
     PASSWORD,
     SINKS_LIMIT,
     TIMEOUT_LIMIT,
+    URL,
     VARIABLE,
 )
 from headwater.topology.tree import SinkType
@@ -25,14 +27,13 @@ from headwater_operator.crds.fields import (
     Schema,
     choice,
     duration,
+    hidden,
     listed,
     mapping,
     subdomain,
     text,
     with_rules,
 )
-
-_URL = r"^https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?([/?#][!-~]*)?$"
 
 
 def sinks() -> Schema:
@@ -51,6 +52,7 @@ def sinks() -> Schema:
 
 
 def _sink() -> Schema:
+    authority = "self.find('^https?://[^/?#]*')"
     fields: dict[str, Schema] = {
         "type": choice("What it is.", get_args(SinkType)),
         "path": with_rules(
@@ -59,30 +61,32 @@ def _sink() -> Schema:
         ),
         "secretRef": subdomain("The Secret that holds the address and the password."),
         "url": with_rules(
-            text(
+            hidden(
                 "An address such as https://example.org/results; a password goes into headersEnv.",
-                pattern=_URL,
+                f"^{URL.pattern.replace('?P<port>', '')}$",
+                "must be an address such as https://example.org/results, without a user or a password",
             ),
             Rule(
-                "!self.find('^https?://[^/?#]*').matches(':[0-9]+$') || "
-                "(int(self.find('^https?://[^/?#]*').find('[0-9]+$')) > 0 && "
-                "int(self.find('^https?://[^/?#]*').find('[0-9]+$')) < 65536)",
+                f"!{authority}.matches(':[0-9]+$') || (int({authority}.find('[0-9]+$')) > 0 && "
+                f"int({authority}.find('[0-9]+$')) < 65536)",
                 "must have a port from 1 to 65535",
             ),
         ),
         "dsn": with_rules(
-            text(
+            hidden(
                 "The address of a database without a password, such as postgresql://mill@db/plant.",
-                pattern=r"^(postgres(ql)?://|\s*[a-z_]+\s*=)[^\x00]*$",
+                rf"^({DSN.pattern})[^\x00]*$",
+                "must be an address such as postgresql://mill@db/plant or host=db dbname=plant",
             ),
             Rule(
                 f"!self.matches({cel.quoted(PASSWORD.pattern)})",
                 "holds a password; put the address with the password into a Secret: secretRef",
             ),
         ),
-        "dsnEnv": text(
+        "dsnEnv": hidden(
             "The environment variable that holds the address of the database.",
-            pattern=f"^{VARIABLE.pattern}$",
+            f"^{VARIABLE.pattern}$",
+            "must be the name of an environment variable, which holds the address",
         ),
         "table": with_rules(
             text(
@@ -138,7 +142,6 @@ def _headers() -> Schema:
             "type": "string",
             "minLength": 1,
             "maxLength": TEXT_LIMIT,
-            "pattern": f"^{VARIABLE.pattern}$",
         },
     }
     return with_rules(
@@ -146,6 +149,10 @@ def _headers() -> Schema:
         Rule(
             f"self.all(name, name.matches({cel.quoted(f'^{HEADER.pattern}$')}))",
             "must name headers, such as Authorization",
+        ),
+        Rule(
+            f"self.all(name, self[name].matches({cel.quoted(f'^{VARIABLE.pattern}$')}))",
+            "must give the names of environment variables, which hold the values",
         ),
         Rule(f"self.all(name, !(name.lowerAscii() in [{ours}]))", "has a header that the sink writes itself"),
         Rule(

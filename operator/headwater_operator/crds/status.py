@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headwater.topology.manifest import LABEL_LIMIT, NODES_LIMIT, SOURCES_LIMIT
-from headwater.topology.sections import TEXT_LIMIT
+from headwater.planning.plan import MAX_LAYERS
+from headwater.topology.manifest import NODES_LIMIT, SOURCES_LIMIT
+from headwater.topology.sections import LABEL_LIMIT, TEXT_LIMIT
 from headwater_operator.crds.fields import Schema, choice, listed, mapping, number, text, whole
 
-# More layers no tree has, and no more of its nodes are told of.
-LAYERS, WORST = 64, 10
+# More layers no tree has, with the root; and no more of its nodes are told of.
+LAYERS, WORST = MAX_LAYERS + 1, 10
 _GENERATIONS = (1 << 63) - 1
 
 

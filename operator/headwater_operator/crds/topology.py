@@ -8,13 +8,13 @@ from headwater.durations import MILLISECOND, SECOND, human
 from headwater.topology.manifest import (
     EXECUTORS_LIMIT,
     KEYS_LIMIT,
-    LABEL_LIMIT,
     NODE_CLASSES_LIMIT,
     NODES_LIMIT,
     SOURCE_CLASSES_LIMIT,
     SOURCES_LIMIT,
 )
 from headwater.topology.queries import QUERIES_LIMIT
+from headwater.topology.sections import LABEL_LIMIT, SIZES
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
     DRAIN_TIMEOUT,
@@ -52,14 +52,12 @@ from headwater_operator.crds.fields import (
 from headwater_operator.crds.placement import placement
 from headwater_operator.crds.sinks import sinks
 
-_SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
 
 def spec() -> Schema:
     classes = "(has(self.node.classes) ? self.node.classes.map(c, c.ingestLimit) : [])"
     limits = f"([self.node.ingestLimit] + {classes}).max()"
     kept = f"(1.0 - (has(self.node.margin) ? self.node.margin : {MARGIN}))"
-    horizon = f"(has(self.horizon) ? {cel.microseconds('self.horizon')} : {HORIZON}.0)"
+    horizon = f"(has(self.horizon) ? {cel.microseconds('self.horizon')} : {HORIZON})"
     return mapping(
         "What is asked for.",
         {
@@ -178,7 +176,7 @@ def _limits() -> Schema:
     return mapping(
         "What a plan stays within.",
         {
-            "minWidth": whole("The least number of children (default 1).", 1, NODES_LIMIT),
+            "minWidth": whole("The least number of nodes of a layer (default 1).", 1, NODES_LIMIT),
             "maxNodes": whole(f"The tree has no more nodes (default {MAX_NODES}).", 1, NODES_LIMIT),
             "keysPerSource": whole(
                 f"A source with more distinct keys is put into quarantine (default {KEYS_PER_SOURCE}).",
@@ -279,7 +277,7 @@ def _ingest() -> Schema:
 
 def _archive() -> Schema:
     unit = "1.0"
-    for name, factor in _SIZES.items():
+    for name, factor in SIZES.items():
         unit = f"self.endsWith('{name}') ? {factor}.0 : {unit}"
     given = f"double(self.find('^[0-9]+')) * ({unit})"
     size: Schema = {
@@ -287,7 +285,7 @@ def _archive() -> Schema:
         f"{ARCHIVE_BYTES >> 30}GiB).",
         "x-kubernetes-int-or-string": True,
         "maxLength": 32,
-        "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(_SIZES)})$",
+        "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(SIZES)})$",
     }
     size = with_rules(
         size,
@@ -296,13 +294,16 @@ def _archive() -> Schema:
             "must be 1MiB or more",
         ),
     )
-    rotate = f"(has(self.rotate) ? {cel.microseconds('self.rotate')} : {ROTATE}.0)"
-    retain = f"(has(self.retain) ? {cel.microseconds('self.retain')} : {RETAIN}.0)"
+    rotate = f"(has(self.rotate) ? {cel.microseconds('self.rotate')} : {ROTATE})"
+    retain = f"(has(self.retain) ? {cel.microseconds('self.retain')} : {RETAIN})"
     return mapping(
         "Where children keep the raw events that they have read.",
         {
             "path": with_rules(
-                text("A folder on the machine of the child, such as /var/lib/headwater/archive."),
+                text(
+                    "A folder on the machine of the child, such as /var/lib/headwater/archive.",
+                    pattern=r"^[^\x00]+$",
+                ),
                 Rule("self.split('/').all(part, part != '..')", 'must be without ".."'),
             ),
             "rotate": duration(f"How often a file is finished (default {human(ROTATE)}).", at_least=SECOND),
