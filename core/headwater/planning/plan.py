@@ -129,8 +129,8 @@ def plan(
     *,
     remedied: bool = True,
 ) -> Plan:
-    """The fewest nodes by CSA of which none is overrun; raises `InvalidPlan` if there are not enough, unless it
-    is not to be `remedied` with what would help, which takes many plans to find out.
+    """The fewest nodes by CSA of which none is overrun; raises `InvalidPlan` if there are not enough, which
+    says what would help, unless it need not be `remedied`: that takes many plans to find out.
 
     `reductions` are measured: what the nodes of a layer send for each item that they take, by its number
     from 1; where nothing was measured, it is what Theorem 1 says.
