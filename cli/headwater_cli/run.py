@@ -116,8 +116,8 @@ class Run:
             self.first = fixed_tree(widths, [feed.name for feed in feeds])
             self.largest = self.first.widths
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
-        # A disk would hold back who sends as fast as it is let.
-        memory = SHARED if rush and _has_memory() else None
+        # A disk would hold back who sends as fast as it is let, and a thousand that one process plays.
+        memory = SHARED if (rush or scale) and _has_memory() else None
         self._spools = Path(tempfile.mkdtemp(prefix="headwater-", dir=memory))
         limits = None if node is None else limits_of(topology, node)
         self.headroom = None if limits is None else Headroom(*limits)
@@ -131,9 +131,9 @@ class Run:
         self._sending = Rates()
         waited_for = len(feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
-        # Where rates are held against limits: together, they would send all of a second at once.
-        spread = self.headroom is not None and not rush
-        manner = Manner(spread=spread, scripted=bool(scale), limited=limited, rush=rush)
+        # Where rates are held against limits: at once, a second of events would be more than any.
+        paced = self.headroom is not None and not rush
+        manner = Manner(paced=paced, scripted=bool(scale), rush=rush)
         self.senders = Senders(self._spools, self._latency, manner)
         self.senders.feeds += feeds
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)

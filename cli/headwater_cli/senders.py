@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
-from zlib import crc32
+
+import numpy as np
 
 from headwater.events import Batch
 from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import Feed, Generated, beat
-from headwater_cli.generator import AFTER
+from headwater_cli.generator import AFTER, SECOND
 from headwater_cli.latency import Latency
 from headwater_cli.piped import UNNAMED, Piped
 from headwater_cli.processes import Process
@@ -29,7 +29,7 @@ from headwater_source.origin import directory_name
 
 # How often is looked whether a source is still taken, in seconds; from how many sources on less often.
 LOOK, MANY = 0.1, 100
-# How many times a second a source sends where nodes are held to a limit: at once, it would all have to wait.
+# How many times a second a source sends where rates are held against limits: what comes at once has to wait.
 PIECES = 10
 # How soon a source that sends as fast as it is let looks whether it is let, in seconds.
 RUSH = 0.005
@@ -37,13 +37,11 @@ RUSH = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How sources send: `spread` ones begin their seconds at different moments; `scripted` ones come and go
-    while a run goes on; `limited` send in pieces, for nodes that are held to a limit; with `rush` they send
-    as fast as they are let."""
+    """How sources send: `paced` ones send events as they come, others a second of them at once; `scripted`
+    ones come and go while a run goes on; with `rush` they send as fast as they are let."""
 
-    spread: bool = False
+    paced: bool = False
     scripted: bool = False
-    limited: bool = False
     rush: bool = False
 
 
@@ -145,8 +143,6 @@ class Senders:
             if isinstance(feed, Generated) and feed.sensor.begin:
                 feed.sensor = replace(feed.sensor, begin=ceil(monotonic() - self.begun))
         begin = monotonic()
-        if self._manner.spread:
-            begin += crc32(feed.name.encode()) / (1 << 32)
         for number, part in enumerate(feed.parts(), start=1):
             self._given[feed.name] = number
             if scripted:
@@ -155,9 +151,8 @@ class Senders:
             await self._due(source, begin + number - 1)
             # Events that are generated have values: what has none is the heartbeat behind them.
             last = part.bare is not None
-            for place, piece in enumerate(self._pieces(part)):
-                if place:
-                    await asyncio.sleep(max(begin + number - 1 + place / PIECES - monotonic(), 0))
+            for share, piece in self._pieces(part):
+                await asyncio.sleep(max(begin + number - 1 + share - monotonic(), 0))
                 await self._give(feed, source, piece, last=last)
             if feed.name in self.fenced:
                 return
@@ -173,12 +168,18 @@ class Senders:
         while source.accepted > source.sent and source.fenced is None:
             await asyncio.sleep(RUSH)
 
-    def _pieces(self, part: Events) -> Iterable[Events]:
-        """What is sent at once: a second of events, or where nodes are held to a limit, as they come."""
-        if not self._manner.limited:
-            return [part] if len(part) else []
-        edges = [len(part) * place // PIECES for place in range(PIECES + 1)]
-        return [part.part(slice(low, high)) for low, high in pairwise(edges) if low < high]
+    def _pieces(self, part: Events) -> Iterator[tuple[float, Events]]:
+        """What is sent at once, and in which share of the second: all of it, or as it comes."""
+        if not self._manner.paced or part.bare is not None:
+            if len(part):
+                yield 0.0, part
+            return
+        # An event that comes late does so behind the one before it.
+        tenths = np.maximum.accumulate(
+            (part.ts - part.ts.max(initial=0) // SECOND * SECOND) * PIECES // SECOND
+        )
+        for tenth in np.unique(tenths):
+            yield max(float(tenth) / PIECES, 0.0), part.part(tenths == tenth)
 
     async def _pipe(self, piped: Piped, leaves: Sequence[Process]) -> None:
         """Events as fast as they come, and behind all of them a heartbeat of every source."""
