@@ -333,6 +333,8 @@ def _rows(message: pb.Forwarded, partial: Partial) -> Rows:
         ts = viewed(message.ts_int32, "<i4", "ts_int32") + np.int64(message.ts_first)
     else:
         ts = viewed(message.ts_int64, "<i8", "ts_int64")
+    if len(ts) and not (int(ts.min()) >= -TS_LIMIT and int(ts.max()) <= TS_LIMIT):
+        raise Malformed("ts_int64", "has times beyond the bounds", "send times of events that count")
     codes = None
     if message.key:
         codes = coded(message.key, len(partial.keys), "key", len(ts))
