@@ -103,7 +103,7 @@ def _put_up(space: str, engine: str) -> None:
         "metadata": {"name": "topology"},
         "data": {"topology.json": json.dumps(TOPOLOGY)},
     }
-    given = ["--topology", "/etc/headwater/topology.json", "--directory", "/data/root"]
+    given = ["--topology", "/etc/headwater/topology.json", "--directory", "/data/state"]
     listen = ["--listen", f"0.0.0.0:{PORT}", "--metrics", f"0.0.0.0:{METRICS}"]
     program = {"spark": [], "embedded": ["python3", "-m", "headwater_root"]}[engine]
     root = {"args": [*given, *listen], **({"command": program} if program else {})}
@@ -167,7 +167,7 @@ def test_a_tree_by_hand_gives_exact_windows(cluster: Api, engine: str, tmp_path:
         while len(found) < len(_expected()) and monotonic() < until:
             lines = kubectl(
                 *("--namespace", space, "exec", "root", "--"),
-                *("sh", "-c", "cat /data/root/sinks/lines/results.jsonl || true"),
+                *("sh", "-c", "cat /data/state/sinks/lines/results.jsonl || true"),
             ).splitlines()
             results = [json.loads(line) for line in lines]
             found = {each["start"]: [each["count"], *each["values"].values()] for each in results}
