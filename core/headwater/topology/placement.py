@@ -9,6 +9,7 @@ from typing import Any, get_args
 from headwater.topology.sections import (
     LABEL_VALUE,
     TEXT_LIMIT,
+    VARIABLE,
     Section,
     Wrong,
     is_label_name,
@@ -31,7 +32,6 @@ ANNOTATIONS_LIMIT = 32
 # An affinity is handed on as it is; an API server judges it with the pod.
 AFFINITY_FIELDS = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 SECONDS_LIMIT = (1 << 31) - 1
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Taken by us.
 OURS = "HEADWATER_"
 # Bytes and cores, as Kubernetes writes quantities.

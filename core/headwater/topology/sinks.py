@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import get_args
 
 from headwater.durations import MILLISECOND, SECOND, human
-from headwater.topology.sections import Section, Wrong, shown, subdomain
+from headwater.topology.sections import VARIABLE, Section, Wrong, shown, subdomain
 from headwater.topology.tree import SINK_TIMEOUT, Sink, SinkType
 
 SINKS_LIMIT = 16
@@ -35,7 +35,6 @@ _TEXTS: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
 _ALL = (*_TEXTS, "headersEnv", "timeout")
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What HTTP calls a token.
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 # In an address between user and host, and as a parameter of either form.

@@ -13,10 +13,16 @@ from headwater.topology.placement import (
     SECONDS_LIMIT,
     SECRETS_LIMIT,
     TOLERATIONS_LIMIT,
-    VARIABLE,
     WHOLE,
 )
-from headwater.topology.sections import LABEL_STEM, LABEL_VALUE, SUBDOMAIN, SUBDOMAIN_LIMIT, TEXT_LIMIT
+from headwater.topology.sections import (
+    LABEL_STEM,
+    LABEL_VALUE,
+    SUBDOMAIN,
+    SUBDOMAIN_LIMIT,
+    TEXT_LIMIT,
+    VARIABLE,
+)
 from headwater.topology.tree import Effect, Mode
 from headwater_operator.crds import cel
 from headwater_operator.crds.fields import (

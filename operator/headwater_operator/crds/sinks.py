@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from headwater.durations import MILLISECOND
-from headwater.topology.sections import TEXT_LIMIT
+from headwater.topology.sections import TEXT_LIMIT, VARIABLE
 from headwater.topology.sinks import (
     CURSORS,
     DSN,
@@ -18,7 +18,6 @@ from headwater.topology.sinks import (
     SINKS_LIMIT,
     TIMEOUT_LIMIT,
     URL,
-    VARIABLE,
 )
 from headwater.topology.tree import SinkType
 from headwater_operator.crds import cel
