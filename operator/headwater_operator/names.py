@@ -1,0 +1,99 @@
+"""What objects, labels, annotations and ports are called. Nothing else in the operator spells a name out."""
+
+from __future__ import annotations
+
+import re
+
+from headwater.topology.manifest import API_VERSION
+
+GROUP, VERSION = API_VERSION.split("/")
+TOPOLOGIES, QUERIES = "aggregationtopologies", "aggregationqueries"
+# Who writes: the owner of what is applied by the operator.
+MANAGER = "headwater-operator"
+
+# Labels.
+MANAGED_BY, MANAGED = "app.kubernetes.io/managed-by", "headwater"
+TOPOLOGY = f"{GROUP}/topology"
+NODE = f"{GROUP}/node"
+LAYER = f"{GROUP}/layer"
+ROLE = f"{GROUP}/role"
+
+# Annotations: a digest of what was applied last; and what a user asks for.
+APPLIED = f"{GROUP}/applied"
+PAUSE = f"{GROUP}/pause"
+RESTART = f"{GROUP}/restart"
+
+# Where nodes and the root listen: for the tree, and for probes and metrics.
+TREE_PORT, METRICS_PORT = 7070, 9100
+# How the root is called by those below it, whatever its topology.
+ROOT = "root"
+
+_NODE = re.compile(r"(?P<topology>.+)-l(?P<layer>[1-9][0-9]*)-(?P<number>0|[1-9][0-9]*)")
+
+
+def labels(topology: str) -> dict[str, str]:
+    """Of everything that the operator makes for a topology."""
+    return {MANAGED_BY: MANAGED, TOPOLOGY: topology}
+
+
+def selector(topology: str) -> str:
+    """What finds them, as a query of the API server."""
+    return ",".join(f"{name}={value}" for name, value in labels(topology).items())
+
+
+def node(topology: str, layer: int, number: int) -> str:
+    """The id of a node, and the name of what runs it: layers count from 1, the children, upwards."""
+    return f"{topology}-l{layer}-{number}"
+
+
+def parts(id: str) -> tuple[str, int, int] | None:
+    """Topology, layer and number of a node; None if it is the id of none."""
+    found = _NODE.fullmatch(id)
+    return None if found is None else (found["topology"], int(found["layer"]), int(found["number"]))
+
+
+def layer_service(topology: str, layer: int) -> str:
+    return f"{topology}-l{layer}"
+
+
+def ingest_service(topology: str) -> str:
+    return f"{topology}-ingest"
+
+
+def root(topology: str) -> str:
+    """The StatefulSet of the root, and its Service."""
+    return f"{topology}-root"
+
+
+def root_pod(topology: str) -> str:
+    return f"{root(topology)}-0"
+
+
+def root_address(topology: str, namespace: str) -> str:
+    return f"{root(topology)}.{namespace}.svc:{TREE_PORT}"
+
+
+def node_address(topology: str, layer: int, number: int, namespace: str) -> str:
+    """Where others in the cluster reach a node: by the name of its pod below its layer's Service."""
+    host = f"{node(topology, layer, number)}.{layer_service(topology, layer)}.{namespace}.svc"
+    return f"{host}:{TREE_PORT}"
+
+
+def authority(topology: str) -> str:
+    """The Secret with the authority of all certificates of a tree."""
+    return f"{topology}-ca"
+
+
+def certificate(id: str) -> str:
+    """The Secret with the certificate of a node, or of the root by its StatefulSet's name."""
+    return f"{id}-tls"
+
+
+def bootstrap(topology: str) -> str:
+    """The ConfigMap with what nodes and root know before they can ask."""
+    return f"{topology}-bootstrap"
+
+
+def claim(topology: str) -> str:
+    """The root's volume, where the manifest names none."""
+    return f"{topology}-root"
