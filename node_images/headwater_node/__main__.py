@@ -16,8 +16,8 @@ EPILOG = """\
 The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER_PARENT_ADDRESS, overrides it.
   name, role            who it is; child or intermediate
   listen                host and port for those below, such as 0.0.0.0:7000
-  parent                the parent's name
-  parent_address        the parent's host and port
+  root_address          the root's host and port: the root says who its parent is
+  parent, parent_address  in place of it: the parent's name, and its host and port
   advertise             where others reach it, if that is not where it listens
   flush_interval        how often it sends on: seconds, or a duration such as 100ms
   future                how far beyond this machine's clock an event may lie to be read; 1d
@@ -25,6 +25,7 @@ The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER
   archive               {path, rotate, retain, maxBytes}: where a child keeps raw events, as in the manifest
   tls                   {certificate, key, ca}: PEM files (HEADWATER_TLS_CERTIFICATE and so on);
                         without it everything is plain text
+  ingest_tls            off: sources speak plain text to this child, whatever those above speak
 HEADWATER_LOG_LEVEL is debug, info, warning, error or critical.
 
 exit codes:

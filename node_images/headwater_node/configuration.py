@@ -18,8 +18,12 @@ from headwater_wire.credentials import FIELDS, Credentials
 from headwater_wire.monitor import address_of
 
 ROLES = ("child", "intermediate")
-REQUIRED = ("name", "role", "listen", "parent", "parent_address")
-TEXTS = (*REQUIRED, "metrics", "advertise")
+REQUIRED = ("name", "role", "listen")
+PARENT = ("parent", "parent_address")
+TEXTS = (*REQUIRED, *PARENT, "root_address", "metrics", "advertise", "ingest_tls")
+SWITCH = ("on", "off")
+# How everybody calls the root.
+ROOT = "root"
 DURATIONS = ("flush_interval", "future")
 KNOWN = (*TEXTS, *DURATIONS, "tls", "archive", "ingest_limit")
 FLUSH_INTERVAL = SECOND // 10
@@ -38,13 +42,17 @@ class Configuration:
     name: str
     role: str
     listen: str
+    # The root where `follows`: who else is its parent, that says.
     parent: str
     parent_address: str
+    follows: bool = False
     flush_interval: int = FLUSH_INTERVAL
     future: int = FUTURE
     metrics: str | None = None
     advertise: str | None = None
     credentials: Credentials | None = None
+    # Whether those below speak plain text, whatever those above do.
+    plain_below: bool = False
     archive: Archive | None = None
     # Items a second that it takes at most: to see what an overrun does.
     ingest_limit: float | None = None
@@ -58,6 +66,16 @@ class Configuration:
         if given.get("role") is not None and "role" not in told and given["role"] not in ROLES:
             problems.append(Problem("role", f"is {given['role']!r}", f"give one of {', '.join(ROLES)}"))
         found: dict[str, Any] = {field: given.get(field) or None for field in TEXTS}
+        problems += _parent_problems(found)
+        root = found.pop("root_address")
+        if root:
+            found |= {"parent": ROOT, "parent_address": root, "follows": True}
+        switch = found.pop("ingest_tls")
+        found["plain_below"] = switch == "off"
+        if switch is not None and switch not in SWITCH:
+            problems.append(Problem("ingest_tls", f"is {switch!r}", f"give one of {', '.join(SWITCH)}"))
+        if found["plain_below"] and given.get("role") == "intermediate":
+            problems.append(Problem("ingest_tls", "is off at an intermediate node", "give it to children"))
         for field, default in (("flush_interval", FLUSH_INTERVAL), ("future", FUTURE)):
             found[field], wrong = _duration(given.get(field), field, default)
             problems += wrong
@@ -132,6 +150,23 @@ def _text_problem(given: Mapping[str, Any], field: str) -> Problem | None:
     if not isinstance(value, str) or len(value.encode(errors="replace")) > NAME_LIMIT:
         return Problem(field, f"is {value!r}", f"give a text of at most {NAME_LIMIT} bytes")
     return None
+
+
+def _parent_problems(found: Mapping[str, Any]) -> list[Problem]:
+    if found["root_address"]:
+        return [
+            Problem(field, "stands beside root_address", "drop it: the root says who the parent is")
+            for field in PARENT
+            if found[field]
+        ]
+    if not any(found[field] for field in PARENT):
+        remedy = "give it, or set HEADWATER_ROOT_ADDRESS; or give parent and parent_address"
+        return [Problem("root_address", "is missing", remedy)]
+    return [
+        Problem(field, "is missing", f"give it, or set HEADWATER_{field.upper()}")
+        for field in PARENT
+        if not found[field]
+    ]
 
 
 def _limit(given: Any) -> tuple[float | None, list[Problem]]:

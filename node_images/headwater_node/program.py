@@ -53,6 +53,8 @@ async def _run(
         credentials=given.credentials,
         archive=None if given.archive is None else Archive(given.name, given.archive),
         limit=given.ingest_limit,
+        follows=given.follows,
+        plain_below=given.plain_below,
     )
     if handshakes is not None:
         handshakes.tell(runtime.exchange.refuse_connection)
@@ -87,7 +89,8 @@ def _turn(runtime: NodeRuntime, again: Callable[[], Configuration]) -> None:
     except Invalid as error:
         log.error("the configuration is not taken", extra={"problem": str(error)})
         return
-    runtime.turn(given.parent, given.parent_address)
+    if not given.follows:
+        runtime.turn(given.parent, given.parent_address)
 
 
 async def _until_ended(runtime: NodeRuntime, status: bool) -> int:

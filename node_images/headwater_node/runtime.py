@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 
 from headwater.durations import SECOND
-from headwater.machines.messages import Ack, Columns, Delivery, Message, Send
+from headwater.machines.messages import Ack, Columns, Delivery, Message, Registered, Send
 from headwater.machines.node import NodeMachine, Settings
 from headwater.machines.sizes import rows
 from headwater.sources import SourceId
@@ -30,6 +30,8 @@ from headwater_wire.pace import Pace
 log = logging.getLogger(__name__)
 # A parent answers every probe: one that has not for so many microseconds is not there, whatever TCP says.
 PATIENCE = 10 * SECOND
+# One that follows the root asks it anew who its parent is when it has not reached that for so long.
+LOST = 2 * SECOND
 # How often is looked whether there is time for what waits, in seconds.
 PACED = 0.02
 
@@ -51,14 +53,21 @@ class NodeRuntime:
         address: str | None = None,
         archive: Archive | None = None,
         limit: float | None = None,
+        follows: bool = False,
+        plain_below: bool = False,
     ) -> None:
         """`flush_interval` in seconds; events more than `future` microseconds ahead of the clock wait.
         `address` is where others reach it, if that is not where it listens; `archive` takes what is read;
-        more than `limit` items a second wait."""
+        more than `limit` items a second wait. One that `follows` begins with the root as its parent, and
+        turns to whom that names. `plain_below`: credentials are for the way up alone."""
         token = secrets.token_hex(8)
         self.machine = NodeMachine(name, parent, settings or Settings(), child=child, token=token)
         self._address = address
-        self.exchange = Exchange(name, self._take, codec or Codec(), credentials, fail=self._halt)
+        self.exchange = Exchange(
+            name, self._take, codec or Codec(), credentials, fail=self._halt, plain_below=plain_below
+        )
+        # Where the root is, for one that follows it.
+        self._follows, self._root_address = follows, ""
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
         self.ahead = Ahead(self.machine.settings.horizon)
         self.archive = archive
@@ -81,6 +90,8 @@ class NodeRuntime:
         port = await self.exchange.serve(listen)
         self.machine.address = self._address or f"{listen.rpartition(':')[0]}:{port}"
         self.exchange.connect(parent, self.machine.parent, self.machine.settings.root)
+        if self._follows:
+            self._root_address = parent
         if self.archive is not None:
             self.archive.start()
         self._beat = asyncio.create_task(self._beats())
@@ -118,6 +129,8 @@ class NodeRuntime:
             return ()
         if self.archive is not None:
             self.archive.look(self.machine)
+        if self._follows and isinstance(message, Registered):
+            self._follow()
         if isinstance(message, Columns | Delivery):
             failpoints.reached("node.read")
         elif isinstance(message, Ack):
@@ -159,6 +172,28 @@ class NodeRuntime:
 
     # Time
 
+    def _follow(self) -> None:
+        """Turn to whom the root has named."""
+        told, root = self.machine.told, self.machine.settings.root
+        if told is not None:
+            self.turn(told[0], self._root_address if told[0] == root else told[1])
+
+    def _find(self) -> None:
+        """Where the parent is not reached, ask the root who it is by now; where that is not reached either,
+        try the parent again: either may be gone."""
+        uplink, machine = self.exchange.uplink, self.machine
+        heard = max(uplink.since, self.answered or 0)
+        lost = not uplink.connected and now() - uplink.since > LOST
+        if not (lost or (uplink.connected and now() - heard > PATIENCE)):
+            return
+        root, told = machine.settings.root, machine.told
+        if uplink.parent != root:
+            self.turn(root, self._root_address)
+            machine.asks = True
+        elif machine.asks and told is not None and told[0] != root:
+            machine.asks = False
+            self._follow()
+
     async def _beats(self) -> None:
         ticks = 0
         while True:
@@ -175,6 +210,8 @@ class NodeRuntime:
 
     def _flush(self, *, again: bool) -> None:
         machine = self.machine
+        if self._follows:
+            self._find()
         if machine.child:
             machine.read_until(self.future.until(wall()))
         sends = machine.flush(now())
@@ -216,6 +253,10 @@ class NodeRuntime:
             return f"no stream to {uplink.parent} at {uplink.address} ({uplink.problem or 'not yet open'})"
         if not self.machine.registered:
             return "the root has not given it a generation yet"
+        if self._follows and self.machine.told is None:
+            return "the root has not said who its parent is"
+        if self.machine.asks:
+            return "it asks the root who its parent is"
         if self.answered is None or self.answered < uplink.since:
             return f"{uplink.parent} has not answered yet"
         if now() - self.answered > max(PATIENCE, int(10 * self._interval * SECOND)):

@@ -139,10 +139,12 @@ class Exchange:
         limit: int = ENVELOPE_LIMIT,
         keepalive: tuple[float, float] = KEEPALIVE,
         fail: Callable[[Exception], None] = lambda error: None,
+        plain_below: bool = False,
     ) -> None:
         """No envelope of more than `limit` bytes is sent. `keepalive` is how long a peer may be silent before
         it is asked for a sign of life, and how long that may take, in seconds. `fail` takes why this party
-        cannot go on: what its parent says is beyond it."""
+        cannot go on: what its parent says is beyond it. `plain_below`: the credentials are for the way up
+        alone, and whoever is below speaks plain text."""
         self.name, self._handle, self._codec = name, handle, codec
         self._limit, self._fail = limit, fail
         self._options = (*OPTIONS, *_keepalive(*keepalive))
@@ -156,6 +158,7 @@ class Exchange:
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
         self._credentials, self._guards = credentials, Guards(name)
+        self._below_credentials = None if plain_below else credentials
         self._assemblies = Assemblies()
         # Kinds of messages of which one was larger than the limit, and was told of.
         self._told: set[str] = set()
@@ -238,7 +241,7 @@ class Exchange:
             *SERVER_OPTIONS,
             ("grpc.max_allowed_incoming_connections", connections.bound),
         )
-        gates = [Gate(self.offences)] if self._credentials else []
+        gates = [Gate(self.offences)] if self._below_credentials else []
         server = grpc.aio.server(options=options, interceptors=gates)
         # Bytes, not messages: what is passed on is not made anew, and the size of the rest is known.
         link = grpc.stream_stream_rpc_method_handler(self.link)
@@ -249,10 +252,10 @@ class Exchange:
         offered = (name for name, _ in self._offered)
         names = (TREE, health.SERVICE_NAME, *offered, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
-        if self._credentials is None:
+        if self._below_credentials is None:
             port = server.add_insecure_port(address)
         else:
-            port = server.add_secure_port(address, self._credentials.server())
+            port = server.add_secure_port(address, self._below_credentials.server())
         await server.start()
         await self._health.set("", health_pb2.HealthCheckResponse.SERVING)
         await self.ready(False)
@@ -295,7 +298,8 @@ class Exchange:
             self._below = {name: held for name, held in self._below.items() if held is not queue}
 
     async def _read_below(self, requests: AsyncIterator[bytes], queue: Outgoing, context: Any) -> None:
-        guard = self._guards.guard(Peer.of(context.auth_context()) if self._credentials else None)
+        peer = Peer.of(context.auth_context()) if self._below_credentials else None
+        guard = self._guards.guard(peer)
         assembly = self._assemblies.assembly()
         stream = _Stream(host_of(context.peer()), guard, assembly, queue)
         try:

@@ -65,6 +65,8 @@ class Codec:
             assigned,
             sent.nonce,
             sent.keys_per_source,
+            sent.parent,
+            sent.address,
         )
 
     def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
@@ -198,6 +200,8 @@ def _registered(message: said.Registered) -> tuple[str, Any]:
         assigned=map(named, message.assigned),
         nonce=message.nonce,
         keys_per_source=message.keys_per_source,
+        parent=message.parent,
+        address=message.address,
     )
 
 
@@ -209,6 +213,7 @@ def _register(message: said.Register) -> tuple[str, Any]:
         address=message.address,
         generation=message.generation,
         echo=message.echo,
+        parent=message.parent,
     )
 
 
@@ -378,9 +383,9 @@ def _check_words(body: Any, fields: Sequence[str]) -> None:
 
 
 def _heard_register(body: pb.Register) -> said.Register:
-    _check_words(body, ("node", "token", "address", "echo"))
+    _check_words(body, ("node", "token", "address", "echo", "parent"))
     generation = number("generation", body.generation)
-    return said.Register(body.node, body.token, body.child, body.address, generation, body.echo)
+    return said.Register(body.node, body.token, body.child, body.address, generation, body.echo, body.parent)
 
 
 def _heard_probe(body: pb.Probe) -> said.Probe:

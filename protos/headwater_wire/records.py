@@ -53,11 +53,31 @@ def encode(record: held.Record) -> bytes:
         message.joined.address = body.address
     elif isinstance(body, held.Left):
         message.left = body.node
+    elif isinstance(body, held.Specified):
+        _specify(message.specified, body)
     elif isinstance(body, held.Assigned):
         message.assigned.source, message.assigned.child = body.source, body.child
     else:
         message.changed.CopyFrom(change_message(body.change))
     return message.SerializeToString()
+
+
+def _specify(message: pb.Specified, body: held.Specified) -> None:
+    message.generation, message.digest, message.expected = body.generation, body.digest, body.expected
+    for node in body.nodes:
+        message.nodes.add(node=node.node, parent=node.parent, capacity=node.capacity)
+    for rate in body.rates:
+        message.rates.add(site=rate.site, lateness=rate.lateness, rate=rate.rate)
+
+
+def _specified(message: pb.Specified) -> held.Specified:
+    return held.Specified(
+        message.generation,
+        message.digest,
+        tuple(held.Planned(each.node, each.parent, each.capacity) for each in message.nodes),
+        tuple(held.Rate(each.site, each.lateness, each.rate) for each in message.rates),
+        message.expected,
+    )
 
 
 def decode(data: bytes, codec: Codec) -> held.Record:
@@ -116,4 +136,6 @@ def _body(message: pb.LogRecord, codec: Codec) -> held.Body:
         return held.Left(message.left)
     if kind == "assigned":
         return held.Assigned(message.assigned.source, message.assigned.child)
+    if kind == "specified":
+        return _specified(message.specified)
     raise Malformed("record", "is of no kind that is known here", "use the program that wrote the log")

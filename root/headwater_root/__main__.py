@@ -83,6 +83,11 @@ def start(
         type=float,
         help="rows a second that it takes at most, to see what an overrun does; more have to wait",
     )
+    parser.add_argument(
+        "--managed",
+        action="store_true",
+        help="queries and nodes come by Control.ApplySpec: no source is admitted before",
+    )
     parser.add_argument("--tls-certificate", metavar="FILE", help="PEM, with the name root")
     parser.add_argument("--tls-key", metavar="FILE", help="PEM, without a password")
     parser.add_argument("--tls-ca", metavar="FILE", help="PEM; the certificates of all parties are its")
@@ -119,6 +124,7 @@ def start(
             handshakes=watched,
             make=kind(arguments),
             ingest_limit=arguments.ingest_limit,
+            managed=arguments.managed,
         )
     except Invalid as error:
         log.error(logs.told("the root cannot be started", error))

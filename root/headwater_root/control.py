@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message as ProtoMessage
 
 from headwater.changes import Change
 from headwater.degraded import Degraded
@@ -24,18 +25,19 @@ from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import NAME_LIMIT, SourceId
 from headwater.topology import Functions, queries_of, query_document, query_of
 from headwater.windows import Punctuation, Session, is_count
+from headwater_root.applying import Gathered, Overtaken, apply
 from headwater_root.delivery import Deliveries
+from headwater_root.problems import PROBLEMS, cut, plain, problems_message
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["Control"].full_name
-PROBLEMS = "headwater-problems-bin"
 REQUEST_BYTES, DOCUMENT_BYTES, REPLY_BYTES = 65_536, 65_000, 1 << 20
 # A manifest holds few; these come one by one.
 ACTIVE_LIMIT = 4_096
 # Of the queries of all changes together.
 CHANGES_BYTES = 1 << 20
-PROBLEMS_BYTES, TEXT_BYTES, WORDS_BYTES = 4_096, 512, 2_048
+WORDS_BYTES = 2_048
 # How many sources are assigned by one request.
 ASSIGNMENTS_LIMIT = 4_096
 QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
@@ -121,6 +123,14 @@ class Control(control_pb2_grpc.ControlServicer):
     async def Assign(self, request: pb.AssignRequest, context: Any) -> pb.AssignReply:  # noqa: N802
         return await self._answered(context, self._assign, request, changes=True)
 
+    async def ApplySpec(  # noqa: N802
+        self, request_iterator: AsyncIterator[pb.SpecPart], context: Any
+    ) -> pb.ApplySpecReply:
+        gathered = Gathered()
+        async for part in request_iterator:
+            await self._answered(context, gathered.add, part)
+        return await self._answered(context, self._apply, gathered, changes=True)
+
     async def _answered(
         self, context: Any, answer: Callable[[Request], Reply], request: Request, *, changes: bool = False
     ) -> Reply:
@@ -128,11 +138,14 @@ class Control(control_pb2_grpc.ControlServicer):
         code = grpc.StatusCode.INTERNAL
         trailer: tuple[tuple[str, bytes], ...] = ()
         try:
-            _bounded(request)
+            if isinstance(request, ProtoMessage):
+                _bounded(request)
             if changes:
                 # What waits is applied first, and whoever sent it hears of it.
                 self._send(self._machine.commit())
             return answer(request)
+        except Overtaken as error:
+            code, words = grpc.StatusCode.FAILED_PRECONDITION, str(error)
         except NotThere as error:
             code, words = grpc.StatusCode.NOT_FOUND, str(error)
         except Full as error:
@@ -143,18 +156,18 @@ class Control(control_pb2_grpc.ControlServicer):
         except HeadwaterError as error:
             words = str(error)
             self._halt(error)
-        await context.abort(code, _cut(words, WORDS_BYTES), trailer)
+        await context.abort(code, cut(words, WORDS_BYTES), trailer)
         raise AssertionError("abort raises")
 
     # Queries
 
     def _add(self, request: pb.AddQueryRequest) -> pb.AddQueryReply:
-        query = self._query(request.document)
-        self._check_room(query)
+        query = self.read(request.document)
+        self.check_room(query)
         try:
             change = self._machine.add(query)
         except Invalid as error:
-            raise Invalid("the query cannot be added", map(_plain, error.problems)) from error
+            raise Invalid("the query cannot be added", map(plain, error.problems)) from error
         reply = pb.AddQueryReply(id=query.id, version=change.version, first_result=first_result(change))
         if change.edge != TS_MIN:
             reply.edge = change.edge
@@ -162,7 +175,7 @@ class Control(control_pb2_grpc.ControlServicer):
                 reply.first_window.start, reply.first_window.end = bounds
         return reply
 
-    def _check_room(self, query: Query) -> None:
+    def check_room(self, query: Query) -> None:
         """Every node is told all changes in one message, so there is a bound to them."""
         engine, what = self._machine.engine, "the query cannot be added"
         if len(engine.active) >= ACTIVE_LIMIT and query.id not in engine.active:
@@ -176,7 +189,8 @@ class Control(control_pb2_grpc.ControlServicer):
             said = f"{engine.version} changes were made since the beginning, as many as nodes can be told"
             raise Full(what, [Problem("queries", said, "start the topology anew with the queries it needs")])
 
-    def _query(self, document: str) -> Query:
+    def read(self, document: str) -> Query:
+        """The query of a document; raises if it cannot be one of this root's."""
         what = "the query cannot be read"
         if len(document.encode()) > DOCUMENT_BYTES:
             problem = Problem("document", "is too long", f"send at most {DOCUMENT_BYTES} bytes")
@@ -197,7 +211,16 @@ class Control(control_pb2_grpc.ControlServicer):
             (query,) = queries_of([given], self._functions)
             return query
         except Invalid as error:
-            raise Invalid(what, map(_plain, error.problems)) from error
+            raise Invalid(what, map(plain, error.problems)) from error
+
+    def present(self) -> Mapping[str, Query]:
+        """The queries that run, by their ids."""
+        return {
+            life.active.query.id: life.active.query for life in self._lives() if life.active.end == TS_MAX
+        }
+
+    def _apply(self, gathered: Gathered) -> pb.ApplySpecReply:
+        return apply(gathered, self._machine, self)
 
     def _remove(self, request: pb.RemoveQueryRequest) -> pb.RemoveQueryReply:
         active = self._machine.engine.active
@@ -259,14 +282,14 @@ class Control(control_pb2_grpc.ControlServicer):
             version=life.version,
             since=None if active.begin == TS_MIN else active.begin,
             until=None if active.end == TS_MAX else active.end,
-            central=_cut(active.query.central or ""),
+            central=cut(active.query.central or ""),
             windows=self._windows.get(active.index, 0),
         )
 
     # Status
 
     def _status(self, request: pb.StatusRequest) -> pb.StatusReply:
-        engine = self._machine.engine
+        engine, spec = self._machine.engine, self._machine.members.spec
         limit = min(request.limit or SOURCES_PAGE, SOURCES_PAGE_LIMIT)
         shown = list(islice(engine.sources.values(), request.after, request.after + limit))
         reached = request.after + len(shown)
@@ -283,7 +306,7 @@ class Control(control_pb2_grpc.ControlServicer):
             degraded=[
                 pb.DegradedQuery(
                     query=each.query,
-                    reason=_cut(each.reason, 4_096),
+                    reason=cut(each.reason, 4_096),
                     waiting=each.waiting,
                     sources=[_named(name) for name in each.sources],
                 )
@@ -295,11 +318,13 @@ class Control(control_pb2_grpc.ControlServicer):
             nodes=[] if request.after else list(islice(self._nodes(), NODES_LIMIT)),
             quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
             unmerged=self._unmerged(),
+            generation=0 if spec is None else spec.generation,
+            digest="" if spec is None else spec.digest,
         )
 
     def _quarantined(self) -> Iterator[pb.QuarantinedSource]:
         for name, reason in reversed(list(self._machine.quarantined.items())):
-            yield pb.QuarantinedSource(name=name, reason=_cut(reason))
+            yield pb.QuarantinedSource(name=name, reason=cut(reason))
 
     def _nodes(self) -> Iterator[pb.NodeStatus]:
         members = self._machine.members
@@ -313,6 +338,11 @@ class Control(control_pb2_grpc.ControlServicer):
                 address=member.address,
                 state=pb.NodeStatus.STATE_MEMBER if member.live else pb.NodeStatus.STATE_LEFT,
                 sources=reads[name],
+                parent=self._machine.senders.get(name, ""),
+                planned=name in members.planned,
+                planned_parent=members.planned[name].parent if name in members.planned else "",
+                capacity=members.planned[name].capacity if name in members.planned else 0.0,
+                load=self._machine.load(name),
             )
 
     def _totals(self) -> pb.Totals:
@@ -351,7 +381,7 @@ class Control(control_pb2_grpc.ControlServicer):
     def _sinks(self) -> Iterator[pb.SinkStatus]:
         last, failing = self._deliveries.last, self._deliveries.failing
         for name, cursor in self._deliveries.cursors:
-            failure = _cut(str(failing.get(name, "")))
+            failure = cut(str(failing.get(name, "")))
             yield pb.SinkStatus(name=name, behind=max(last - cursor, 0), delivered=cursor, failure=failure)
 
     # Sources
@@ -390,11 +420,11 @@ class Control(control_pb2_grpc.ControlServicer):
         problems = []
         for place, each in enumerate(request.assignments):
             if not 1 <= len(each.source.encode()) <= NAME_LIMIT or not each.source.isprintable():
-                said, remedy = f"is {_cut(each.source)!r}", f"give a name of 1 to {NAME_LIMIT} bytes"
+                said, remedy = f"is {cut(each.source)!r}", f"give a name of 1 to {NAME_LIMIT} bytes"
                 problems.append(Problem(f"assignments[{place}].source", said, remedy))
             member = members.nodes.get(each.child)
             if member is None or not member.child or not member.live:
-                said = f"{_cut(each.child)!r} is no child that takes part"
+                said = f"{cut(each.child)!r} is no child that takes part"
                 field = f"assignments[{place}].child"
                 problems.append(Problem(field, said, "see the nodes with headwater status"))
         if problems:
@@ -411,7 +441,7 @@ class Control(control_pb2_grpc.ControlServicer):
             found = [id for id in found if id.incarnation == asked.incarnation]
         if not found:
             name = asked.name if not asked.incarnation else f"{asked.name}/{asked.incarnation}"
-            problem = Problem("source", f"{_cut(name)!r} is not known", "see the names with headwater status")
+            problem = Problem("source", f"{cut(name)!r} is not known", "see the names with headwater status")
             raise NotThere(what, [problem])
         return sources[str(max(found))]
 
@@ -439,29 +469,10 @@ def first_result(change: Change) -> str:
     return "the first window is that of the first event"
 
 
-def problems_message(problems: Iterable[Problem]) -> pb.Problems:
-    """As many problems as fit into a trailer."""
-    message = pb.Problems()
-    for problem in problems:
-        field, said, remedy = _cut(problem.field), _cut(problem.message), _cut(problem.remedy)
-        told = pb.Problem(field=field, message=said, remedy=remedy)
-        if message.left_out or message.ByteSize() + told.ByteSize() > PROBLEMS_BYTES - 16:
-            message.left_out += 1
-        else:
-            message.problems.append(told)
-    return message
-
-
 def _bounded(request: Any) -> None:
     if request.ByteSize() > REQUEST_BYTES:
         problem = Problem("request", f"has {request.ByteSize()} bytes", f"send at most {REQUEST_BYTES}")
         raise Invalid("the request cannot be taken", [problem])
-
-
-def _plain(problem: Problem) -> Problem:
-    """A problem of the one query: its field without the list that it would stand in."""
-    _, listed, field = problem.field.rpartition("].")
-    return Problem(field if listed else problem.field, problem.message, problem.remedy)
 
 
 def _document(query: Query) -> str:
@@ -471,9 +482,3 @@ def _document(query: Query) -> str:
 def _named(source: str) -> tree_pb2.Named:
     id = SourceId.of(source)
     return tree_pb2.Named(name=id.name, incarnation=id.incarnation)
-
-
-def _cut(text: str, limit: int = TEXT_BYTES) -> str:
-    """At most so many bytes of a text."""
-    data = text.encode("utf-8", "replace")
-    return text if len(data) <= limit else data[: limit - 3].decode("utf-8", "ignore") + "..."

@@ -47,6 +47,7 @@ def run(
     handshakes: Handshakes | None = None,
     make: Make = RootRuntime,
     ingest_limit: float | None = None,
+    managed: bool = False,
 ) -> int:
     """Run until a signal comes; gives the exit code, and raises if it cannot start or go on. `make` is the
     kind of root."""
@@ -66,6 +67,7 @@ def run(
         keep_results=keep_results,
         snapshot_bytes=snapshot_bytes,
         ingest_limit=ingest_limit,
+        managed=managed,
     )
     return asyncio.run(program.run(listen, metrics))
 
@@ -116,11 +118,12 @@ class _Program:
         keep_results: bool,
         snapshot_bytes: int,
         ingest_limit: float | None,
+        managed: bool,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
         self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
         self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
-        self._make, self._ingest_limit = make, ingest_limit
+        self._make, self._ingest_limit, self._managed = make, ingest_limit, managed
         self._runtime: RootRuntime | None = None
 
     def _unready(self) -> str | None:
@@ -139,6 +142,7 @@ class _Program:
                 expected=self._topology.expected,
                 start_timeout=self._topology.start_timeout,
                 keys_per_source=self._topology.limits.keys_per_source,
+                managed=self._managed,
             ),
             [sink for sink in asked if not (self._status and sink.type == "console")],
             Codec(self._functions),

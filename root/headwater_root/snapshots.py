@@ -28,6 +28,7 @@ from headwater.aggregates import Aggregate, UserDefined
 from headwater.catalog import every
 from headwater.errors import PermanentError
 from headwater.machines.lanes import Apart
+from headwater.machines.members import Members
 from headwater.operators import NOTHING, Custom
 from headwater.queries import EVERYTHING, KINDS, Query
 from headwater.root import Root
@@ -35,9 +36,9 @@ from headwater.rows import SourceOrder
 from headwater.topology import Functions
 
 # To be raised whenever a class whose objects are in the state gets, loses or changes an attribute.
-FORMAT = 5
+FORMAT = 6
 # States of these are read too, and brought to the present one.
-OLDER = (4,)
+OLDER = (4, 5)
 
 _MAGIC = b"HWSTATE\n"
 _HEAD = struct.Struct("<8sIH")
@@ -113,6 +114,8 @@ class Snapshots:
             state = _Unpickler(read, self.named).load()
             if found < 5:
                 _know_kinds(state)
+            if found < 6:
+                _know_plans(state)
             return state
         # What is not as it should be shows in any way.
         except Exception as error:
@@ -167,6 +170,13 @@ def _know_kinds(state: Any) -> None:
     held._engine = Root
     for lane in held.lanes.values():
         lane.engine._grouping._kinds = KINDS
+
+
+def _know_plans(state: Any) -> None:
+    """From format 5: no plan was applied."""
+    held = state[0].members
+    for name, value in vars(Members()).items():
+        vars(held).setdefault(name, value)
 
 
 class _Pickler(pickle.Pickler):

@@ -31,7 +31,7 @@ from headwater.sources import SourceId
 from headwater.topology import Sink, query_document
 from headwater.windows import Punctuation, Session, Sliding, Tumbling
 from headwater_cli import status
-from headwater_root import control
+from headwater_root import control, problems
 from headwater_root.runtime import RootRuntime
 from headwater_root.sinks.jsonlines import JsonLines
 from headwater_wire.messages import Codec
@@ -106,8 +106,8 @@ async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, pb.Pro
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     trailer: dict[str, Any] = dict(cast(Any, caught.value.trailing_metadata()) or ())
-    problems = pb.Problems.FromString(trailer.get(control.PROBLEMS, b""))
-    return caught.value.code(), caught.value.details() or "", problems
+    told = pb.Problems.FromString(trailer.get(problems.PROBLEMS, b""))
+    return caught.value.code(), caught.value.details() or "", told
 
 
 def test_a_query_comes_and_goes_and_the_list_tells_its_life(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_what_nodes_could_not_be_told_is_not_added(tmp_path: Path) -> None:
 
 def test_problems_fit_into_a_trailer() -> None:
     many = [Problem(f"field-{n}", "x" * 600, "é" * 300) for n in range(40)]
-    message = control.problems_message(many)
-    assert message.ByteSize() <= control.PROBLEMS_BYTES
+    message = problems.problems_message(many)
+    assert message.ByteSize() <= problems.PROBLEMS_BYTES
     assert len(message.problems) + message.left_out == 40
     assert len(message.problems) > 2
 

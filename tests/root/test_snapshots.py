@@ -27,7 +27,17 @@ from headwater.events import Batch
 from headwater.machines.lanes import shared
 from headwater.machines.messages import Delivery, Welcome
 from headwater.machines.messages import Stream as Link
-from headwater.machines.records import Idled, Merged, Opened, Resumed, Retired, Skipped
+from headwater.machines.records import (
+    Idled,
+    Merged,
+    Opened,
+    Planned,
+    Rate,
+    Resumed,
+    Retired,
+    Skipped,
+    Specified,
+)
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import Later
 from headwater.machines.state import State
@@ -253,7 +263,7 @@ def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:
 
 
 # What is in a state of this format. Whoever changes that raises FORMAT, then this.
-SHAPE = (5, "3d811a03ee81ab31")
+SHAPE = (6, "0320f445e95eb5cf")
 
 
 class Shapes(pickle.Pickler):
@@ -296,7 +306,8 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     assert isinstance(machine, RootMachine)
     shapes = Shapes()
     decided = (Opened("s", "o", 1), Idled("s"), Resumed("s"), Skipped("s", 1), Retired("s"))
-    states: list[object] = [machine.state, *(Later(1, body, None) for body in decided)]
+    plan = Specified(1, "d", (Planned("n", "root"),), (Rate("s", 0, 1.0),))
+    states: list[object] = [machine.state, plan, *(Later(1, body, None) for body in decided)]
     for key_by in (None, "key"):
         asked = [*asked_of(key_by), Query("z", Tumbling(1_000), emit_empty=key_by is None, key_by=key_by)]
         node, root = Node(asked), Root(asked)
@@ -311,10 +322,11 @@ def test_a_change_of_the_state_is_a_change_of_the_format() -> None:
     assert found == SHAPE, f"raise snapshots.FORMAT and put {found} here; the state is\n{listed}"
 
 
-def test_a_state_of_an_older_format_is_read_and_gone_on_with() -> None:
-    # Written by a release with format 4: two sources and the first of two batches.
-    written = (Path(__file__).parent / "kept" / "state-format-4").read_bytes()
-    assert HEAD.unpack_from(written)[1] == 4
+@pytest.mark.parametrize("older", snapshots.OLDER)
+def test_a_state_of_an_older_format_is_read_and_gone_on_with(older: int) -> None:
+    # Written by a release with that format: two sources and the first of two batches.
+    written = (Path(__file__).parent / "kept" / f"state-format-{older}").read_bytes()
+    assert HEAD.unpack_from(written)[1] == older
     partials = parties.batches(
         {name: source.prefix for name, source in parties.root_machine().engine.sources.items()}, EVENTS
     )
@@ -327,6 +339,7 @@ def test_a_state_of_an_older_format_is_read_and_gone_on_with() -> None:
     machine.commit()
     state, _ = Snapshots(parties.QUERIES, lambda name: None, shared).decode(written)
     assert state.position == machine.position
+    assert vars(state.members).keys() == vars(machine.members).keys()
     found = final(state)
     assert found
     assert found == final(machine.state)

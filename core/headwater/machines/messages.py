@@ -61,12 +61,18 @@ class Register:
     address: str = ""
     generation: int = 0
     echo: str = ""
+    # To whom it sends.
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
     """The node's generation, the sources that it is to read, and, for who has none yet, the queries: those of
-    the beginning and all changes. Without a generation: a nonce to be echoed."""
+    the beginning and all changes. Without a generation: a nonce to be echoed.
+
+    `parent` is to whom it is to send, and `address` where that is; without a name to whom it does, without an
+    address to the root.
+    """
 
     node: str
     token: str
@@ -77,6 +83,8 @@ class Registered:
     nonce: str = ""
     # How many distinct keys a child reads of one source; 0: there is no bound.
     keys_per_source: int = 0
+    parent: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

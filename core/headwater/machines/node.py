@@ -65,6 +65,10 @@ class NodeMachine:
         # When it registered last, and when it looked what is to be forgotten.
         self._said = self._looked = 0
         self._nonce = ""
+        # To whom the root has last said that it is to send, and where that is; None: it has not.
+        self.told: tuple[str, str] | None = None
+        # Whether it asks the root who its parent is, and sends nothing else meanwhile.
+        self.asks = False
 
     # The caller's side
 
@@ -114,7 +118,7 @@ class NodeMachine:
     def flush(self, now: int) -> list[Send]:
         """Send what was gathered, as far as there is room on the way."""
         out = Outbox()
-        if self.registered and not self.stale:
+        if self.registered and not self.stale and not self.asks:
             self._upwards.open(self.parent, now)
             watermark = self._holding.watermark
             for lane in self._holding.lanes.values():
@@ -131,9 +135,9 @@ class NodeMachine:
         out = Outbox()
         if self.stale:
             return []
-        if not self.registered or now - self._said >= self.settings.repeat:
+        if not self.registered or self.asks or now - self._said >= self.settings.repeat:
             self._register(now, out)
-        if self.registered:
+        if self.registered and not self.asks:
             self._upwards.repeat(self._upwards.open(self.parent, now), now, out)
             if self.child:
                 self._report_silence(now, out)
@@ -213,7 +217,9 @@ class NodeMachine:
     def _register(self, now: int, out: Outbox) -> None:
         self._said = now
         generation = self._upwards.link.generation
-        register = Register(self.name, self.token, self.child, self.address, generation, self._nonce)
+        register = Register(
+            self.name, self.token, self.child, self.address, generation, self._nonce, self.parent
+        )
         out.add(self.settings.root, register)
 
     def _registered(self, message: Registered, now: int, out: Outbox) -> None:
@@ -224,6 +230,7 @@ class NodeMachine:
             return
         self._silence.assign(message.assigned, now)
         self._below.keys.cap = message.keys_per_source
+        self.told, self.asks = (message.parent, message.address) if message.parent else None, False
         if self.registered:
             return
         link = self._upwards.link

@@ -126,6 +126,37 @@ class Assigned:
     child: str
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A node that is to take part, and to whom it is to send; a child is to read sources of so many items a
+    second together, 0: of none."""
+
+    node: str
+    parent: str
+    capacity: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Items a second that a source of a site and a lateness sends, as planned."""
+
+    site: str
+    lateness: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Specified:
+    """A plan was applied: `generation` never falls, `digest` is the planner's word for all that was in it."""
+
+    generation: int
+    digest: str
+    nodes: tuple[Planned, ...]
+    rates: tuple[Rate, ...] = ()
+    # How many sources are expected from here on; 0: as many as before.
+    expected: int = 0
+
+
 Body = (
     Merged
     | Admitted
@@ -142,6 +173,7 @@ Body = (
     | Joined
     | Left
     | Assigned
+    | Specified
 )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headwater.changes import Change
 from headwater.errors import PermanentError
 from headwater.machines.commits import Commits
+from headwater.machines.dealing import Dealing
 from headwater.machines.lanes import Apart, shared
 from headwater.machines.members import Members
 from headwater.machines.messages import (
@@ -52,6 +53,7 @@ from headwater.machines.records import (
     Resumed,
     Retired,
     Skipped,
+    Specified,
     Started,
 )
 from headwater.machines.refusals import Refusals
@@ -80,6 +82,8 @@ class Settings:
     admission: int = 1_000_000
     # How many distinct keys a child reads of one source; 0: there is no bound.
     keys_per_source: int = 0
+    # Whether it waits for a plan before it admits anybody: queries and nodes come with that.
+    managed: bool = False
     apart: Apart = shared
 
 
@@ -103,6 +107,8 @@ class RootMachine:
         self._nonces = Nonces(nonce)
         # When a name was admitted last.
         self._admissions: Recent[str, int] = Recent(settings.admission)
+        # To whom nodes send, by what they last said.
+        self.senders: dict[str, str] = {}
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
         self._go_on(State(self.queries, settings.expected, settings.apart, engine))
@@ -110,6 +116,7 @@ class RootMachine:
     def _go_on(self, state: State) -> None:
         self._state = state
         self._commits = Commits(state, self._journal, self._emit)
+        self._dealing = Dealing(state)
         self._positions = Positions(state, self._commits, self.settings.pending, self.settings.memory)
 
     # The caller's side
@@ -180,7 +187,8 @@ class RootMachine:
             self._waits_since = now
         elif now - self._waits_since >= self.settings.start_timeout:
             self._commits.decide(Started())
-        return out.sends
+        moves = self._dealing.moves(now)
+        return [*out.sends, *self.assign(moves)] if moves else out.sends
 
     def commit(self) -> list[Send]:
         """Make durable and apply the batches that wait: one group, one fsync."""
@@ -277,12 +285,8 @@ class RootMachine:
         they cannot reach theirs.
         """
         out, before = Outbox(), {name: self.members.assigned(name) for name in assignment}
-        moved = [
-            Assigned(name, child)
-            for name, child in assignment.items()
-            if self.members.assigned(name) != child
-        ]
-        self._commits.decide_behind(out, *moved)
+        moved = [Assigned(name, child) for name, child in assignment.items() if before[name] != child]
+        self._assign(out, *moved)
         for body in moved:
             held, child = self.openings.held(body.source), before[body.source]
             if held is not None and child is not None:
@@ -290,6 +294,20 @@ class RootMachine:
                 address = self.members.address(body.child)
                 out.add(child, Welcome(held.opening, source, held.offset, body.child, address))
         return out.sends
+
+    def _assign(self, out: Outbox, *bodies: Assigned) -> None:
+        before = [(body.source, self.members.assigned(body.source)) for body in bodies]
+        self._commits.decide_behind(out, *bodies)
+        self._dealing.noted(before)
+
+    def specify(self, spec: Specified) -> None:
+        """Apply a plan: who takes part, who sends to whom, and how much each child reads."""
+        self._commits.commit(Outbox())
+        self._commits.decide(spec)
+
+    def load(self, child: str) -> float:
+        """Items a second of the sources that a child is to read, as planned."""
+        return self._dealing.load(child)
 
     @property
     def items(self) -> int:
@@ -342,6 +360,8 @@ class RootMachine:
             generation = self.members.generation(message.node) + 1
             joined = Joined(message.node, message.token, generation, message.child, message.address)
             self._commits.decide_behind(out, joined)
+        self.senders[message.node] = message.parent
+        parent, address = self.members.parent(message.node)
         assigned = tuple(
             source.name
             for source in self._present(self.members.sources_of(message.node))
@@ -358,6 +378,8 @@ class RootMachine:
                 tuple(self.engine.changes) if fresh else (),
                 assigned,
                 keys_per_source=self.settings.keys_per_source,
+                parent=parent,
+                address=address,
             ),
         )
 
@@ -403,6 +425,9 @@ class RootMachine:
 
     def _hello(self, sender: str, message: Hello, now: int, out: Outbox) -> None:
         self._commits.commit(out)
+        if self.settings.managed and self.members.spec is None:
+            # Queries see what comes behind them: nobody is read before they are there. It says hello again.
+            return
         refusal = self._state.quarantine.refusal(message.name)
         if refusal is not None and not self._finishes(message):
             out.add(sender, Fenced(message.name, message.opening, refusal, quarantined=True))
@@ -428,7 +453,7 @@ class RootMachine:
         if moves:
             # Whoever it was that chose the other one: only who reads a source can tell of its silence and of
             # its keys, and that is who the log has to name (rules 14 and 15).
-            self._commits.decide(Assigned(message.name, message.via))
+            self._assign(out, Assigned(message.name, self._child_of(message)))
         if placed or moves:
             # An echo of another opening that is under way may be of a process that has ended by now.
             self._nonces.renew(message.name)
@@ -449,14 +474,18 @@ class RootMachine:
         return not isinstance(placed, str) and not any(isinstance(body, Admitted) for body in placed)
 
     def _child_of(self, message: Hello) -> str:
-        """By whom a source is to be read: as assigned, if that child is there, else by who passed it on."""
-        child = self.members.assigned(message.name)
-        if child is not None and self.members.is_live(child) and child != message.avoid:
+        """By whom a source is to be read: as assigned, if that child is there, else by whom it is planned, or
+        by who passed it on."""
+        child, members = self.members.assigned(message.name), self.members
+        planned = members.spec is None or (child in members.planned and members.planned[child].capacity > 0)
+        if child is not None and members.is_live(child) and child != message.avoid and planned:
             return child
+        if members.spec is not None:
+            return self._dealing.chosen(message.site, message.lateness, message.avoid) or message.via
         return message.via
 
     def _moves(self, message: Hello) -> bool:
-        """Whether who passed a hello on is to read its source, and another one was before, or nobody."""
+        """Whether another child is to read a source than before, or one where nobody was to."""
         child = self._child_of(message)
         return child != self.members.assigned(message.name) and self.members.is_live(child)
 

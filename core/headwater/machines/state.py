@@ -22,6 +22,7 @@ from headwater.machines.records import (
     Resumed,
     Retired,
     Skipped,
+    Specified,
     Started,
 )
 from headwater.machines.rootlane import Later, RootLane
@@ -110,6 +111,8 @@ class State:
             self.terms.began(body, position)
             self._expect(body.expected)
         else:
+            if isinstance(body, Specified):
+                self._expect(body.expected)
             self.members.apply(body)
         self.position = position
         self._keep_behind()

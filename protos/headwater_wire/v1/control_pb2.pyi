@@ -1,3 +1,4 @@
+from headwater_wire.v1 import log_pb2 as _log_pb2
 from headwater_wire.v1 import tree_pb2 as _tree_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -165,7 +166,7 @@ class SourceStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., site: _Optional[str] = ..., state: _Optional[_Union[SourceStatus.State, str]] = ..., position: _Optional[int] = ..., largest: _Optional[int] = ..., lateness: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., child: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "child", "generation", "address", "state", "sources")
+    __slots__ = ("name", "child", "generation", "address", "state", "sources", "parent", "planned", "planned_parent", "capacity", "load")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[NodeStatus.State]
@@ -180,13 +181,23 @@ class NodeStatus(_message.Message):
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_PARENT_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     name: str
     child: bool
     generation: int
     address: str
     state: NodeStatus.State
     sources: int
-    def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ...) -> None: ...
+    parent: str
+    planned: bool
+    planned_parent: str
+    capacity: float
+    load: float
+    def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ..., parent: _Optional[str] = ..., planned: _Optional[bool] = ..., planned_parent: _Optional[str] = ..., capacity: _Optional[float] = ..., load: _Optional[float] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined")
@@ -245,7 +256,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +273,8 @@ class StatusReply(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     UNMERGED_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -278,7 +291,9 @@ class StatusReply(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
     quarantined: _containers.RepeatedCompositeFieldContainer[QuarantinedSource]
     unmerged: int
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ...) -> None: ...
+    generation: int
+    digest: str
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")
@@ -331,6 +346,38 @@ class AssignRequest(_message.Message):
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
     def __init__(self, assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ...) -> None: ...
+
+class SpecPart(_message.Message):
+    __slots__ = ("generation", "digest", "expected", "queries", "nodes", "rates")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    digest: str
+    expected: int
+    queries: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedCompositeFieldContainer[_log_pb2.PlannedNode]
+    rates: _containers.RepeatedCompositeFieldContainer[_log_pb2.PlannedRate]
+    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., expected: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[_Union[_log_pb2.PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[_log_pb2.PlannedRate, _Mapping]]] = ...) -> None: ...
+
+class AppliedQuery(_message.Message):
+    __slots__ = ("id", "problems")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    problems: Problems
+    def __init__(self, id: _Optional[str] = ..., problems: _Optional[_Union[Problems, _Mapping]] = ...) -> None: ...
+
+class ApplySpecReply(_message.Message):
+    __slots__ = ("version", "queries")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    queries: _containers.RepeatedCompositeFieldContainer[AppliedQuery]
+    def __init__(self, version: _Optional[int] = ..., queries: _Optional[_Iterable[_Union[AppliedQuery, _Mapping]]] = ...) -> None: ...
 
 class AssignReply(_message.Message):
     __slots__ = ("moved",)

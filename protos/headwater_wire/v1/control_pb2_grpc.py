@@ -78,6 +78,11 @@ class ControlStub:
                 request_serializer=headwater__wire_dot_v1_dot_control__pb2.AssignRequest.SerializeToString,
                 response_deserializer=headwater__wire_dot_v1_dot_control__pb2.AssignReply.FromString,
                 _registered_method=True)
+        self.ApplySpec = channel.stream_unary(
+                '/headwater.v1.Control/ApplySpec',
+                request_serializer=headwater__wire_dot_v1_dot_control__pb2.SpecPart.SerializeToString,
+                response_deserializer=headwater__wire_dot_v1_dot_control__pb2.ApplySpecReply.FromString,
+                _registered_method=True)
 
 
 class ControlServicer:
@@ -143,6 +148,16 @@ class ControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ApplySpec(self, request_iterator, context):
+        """Says what there is to be: queries, the nodes that take part, who sends to whom, and how much each child
+        reads. The root deals sources out by it, and moves those of children that are to have none. Applied when the
+        stream of parts ends; again, it changes nothing. One that is older than what was applied ends with
+        FAILED_PRECONDITION. A query that cannot be taken is told of and holds up nothing else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -185,6 +200,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Assign,
                     request_deserializer=headwater__wire_dot_v1_dot_control__pb2.AssignRequest.FromString,
                     response_serializer=headwater__wire_dot_v1_dot_control__pb2.AssignReply.SerializeToString,
+            ),
+            'ApplySpec': grpc.stream_unary_rpc_method_handler(
+                    servicer.ApplySpec,
+                    request_deserializer=headwater__wire_dot_v1_dot_control__pb2.SpecPart.FromString,
+                    response_serializer=headwater__wire_dot_v1_dot_control__pb2.ApplySpecReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -407,6 +427,33 @@ class Control:
             '/headwater.v1.Control/Assign',
             headwater__wire_dot_v1_dot_control__pb2.AssignRequest.SerializeToString,
             headwater__wire_dot_v1_dot_control__pb2.AssignReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplySpec(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/headwater.v1.Control/ApplySpec',
+            headwater__wire_dot_v1_dot_control__pb2.SpecPart.SerializeToString,
+            headwater__wire_dot_v1_dot_control__pb2.ApplySpecReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -26,7 +26,7 @@ from headwater_wire.v1 import partials_pb2 as headwater__wire_dot_v1_dot_partial
 from headwater_wire.v1 import tree_pb2 as headwater__wire_dot_v1_dot_tree__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheadwater_wire/v1/log.proto\x12\x0cheadwater.v1\x1a headwater_wire/v1/partials.proto\x1a\x1cheadwater_wire/v1/tree.proto\"\x98\x05\n\tLogRecord\x12\x16\n\twatermark\x18\x01 \x01(\x12H\x01\x88\x01\x01\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\'\n\x06merged\x18\x03 \x01(\x0b\x32\x15.headwater.v1.PartialH\x00\x12*\n\x08\x61\x64mitted\x18\x04 \x01(\x0b\x32\x16.headwater.v1.AdmittedH\x00\x12&\n\x06opened\x18\x05 \x01(\x0b\x32\x14.headwater.v1.OpenedH\x00\x12$\n\x05idled\x18\x06 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12&\n\x07resumed\x18\x07 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12&\n\x07retired\x18\x08 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12(\n\x07skipped\x18\t \x01(\x0b\x32\x15.headwater.v1.SkippedH\x00\x12(\n\x07started\x18\n \x01(\x0b\x32\x15.headwater.v1.StartedH\x00\x12\'\n\x07\x63hanged\x18\x0b \x01(\x0b\x32\x14.headwater.v1.ChangeH\x00\x12&\n\x06joined\x18\x0c \x01(\x0b\x32\x14.headwater.v1.JoinedH\x00\x12\x0e\n\x04left\x18\r \x01(\tH\x00\x12*\n\x08\x61ssigned\x18\x0e \x01(\x0b\x32\x16.headwater.v1.AssignedH\x00\x12$\n\x05\x62\x65gan\x18\x10 \x01(\x0b\x32\x13.headwater.v1.BeganH\x00\x12\x30\n\x0bquarantined\x18\x11 \x01(\x0b\x32\x19.headwater.v1.QuarantinedH\x00\x12\x12\n\x08released\x18\x12 \x01(\tH\x00\x12\x0c\n\x04lane\x18\x0f \x01(\rB\x06\n\x04\x62odyB\x0c\n\n_watermark\"5\n\x05\x42\x65gan\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\r\"Y\n\x06Joined\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05\x63hild\x18\x04 \x01(\x08\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\"/\n\x08\x41ssigned\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\tJ\x04\x08\x03\x10\x04\"\x90\x01\n\x08\x41\x64mitted\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\x10\n\x08lateness\x18\x03 \x01(\x04\x12\r\n\x05spool\x18\x04 \x01(\t\x12\x0f\n\x07opening\x18\x05 \x01(\t\x12\x0e\n\x06offset\x18\x06 \x01(\x04\x12\x0f\n\x07\x65\x61rlier\x18\x07 \x03(\t\"k\n\x06Opened\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0f\n\x07opening\x18\x02 \x01(\t\x12\x11\n\x04upto\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07\x65\x61rlier\x18\x04 \x03(\tB\x07\n\x05_upto\"B\n\x0bQuarantined\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0e\n\x06reason\x18\x02 \x01(\t\";\n\x07Skipped\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0b\n\x03seq\x18\x02 \x01(\x04\"\t\n\x07Startedb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheadwater_wire/v1/log.proto\x12\x0cheadwater.v1\x1a headwater_wire/v1/partials.proto\x1a\x1cheadwater_wire/v1/tree.proto\"\xc6\x05\n\tLogRecord\x12\x16\n\twatermark\x18\x01 \x01(\x12H\x01\x88\x01\x01\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\'\n\x06merged\x18\x03 \x01(\x0b\x32\x15.headwater.v1.PartialH\x00\x12*\n\x08\x61\x64mitted\x18\x04 \x01(\x0b\x32\x16.headwater.v1.AdmittedH\x00\x12&\n\x06opened\x18\x05 \x01(\x0b\x32\x14.headwater.v1.OpenedH\x00\x12$\n\x05idled\x18\x06 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12&\n\x07resumed\x18\x07 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12&\n\x07retired\x18\x08 \x01(\x0b\x32\x13.headwater.v1.NamedH\x00\x12(\n\x07skipped\x18\t \x01(\x0b\x32\x15.headwater.v1.SkippedH\x00\x12(\n\x07started\x18\n \x01(\x0b\x32\x15.headwater.v1.StartedH\x00\x12\'\n\x07\x63hanged\x18\x0b \x01(\x0b\x32\x14.headwater.v1.ChangeH\x00\x12&\n\x06joined\x18\x0c \x01(\x0b\x32\x14.headwater.v1.JoinedH\x00\x12\x0e\n\x04left\x18\r \x01(\tH\x00\x12*\n\x08\x61ssigned\x18\x0e \x01(\x0b\x32\x16.headwater.v1.AssignedH\x00\x12$\n\x05\x62\x65gan\x18\x10 \x01(\x0b\x32\x13.headwater.v1.BeganH\x00\x12\x30\n\x0bquarantined\x18\x11 \x01(\x0b\x32\x19.headwater.v1.QuarantinedH\x00\x12\x12\n\x08released\x18\x12 \x01(\tH\x00\x12,\n\tspecified\x18\x13 \x01(\x0b\x32\x17.headwater.v1.SpecifiedH\x00\x12\x0c\n\x04lane\x18\x0f \x01(\rB\x06\n\x04\x62odyB\x0c\n\n_watermark\"5\n\x05\x42\x65gan\x12\x0c\n\x04term\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\r\"Y\n\x06Joined\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\r\n\x05\x63hild\x18\x04 \x01(\x08\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\"/\n\x08\x41ssigned\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\tJ\x04\x08\x03\x10\x04\"=\n\x0bPlannedNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x03 \x01(\x01\";\n\x0bPlannedRate\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x10\n\x08lateness\x18\x02 \x01(\x04\x12\x0c\n\x04rate\x18\x03 \x01(\x01\"\x95\x01\n\tSpecified\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12(\n\x05nodes\x18\x03 \x03(\x0b\x32\x19.headwater.v1.PlannedNode\x12(\n\x05rates\x18\x04 \x03(\x0b\x32\x19.headwater.v1.PlannedRate\x12\x10\n\x08\x65xpected\x18\x05 \x01(\r\"\x90\x01\n\x08\x41\x64mitted\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\x10\n\x08lateness\x18\x03 \x01(\x04\x12\r\n\x05spool\x18\x04 \x01(\t\x12\x0f\n\x07opening\x18\x05 \x01(\t\x12\x0e\n\x06offset\x18\x06 \x01(\x04\x12\x0f\n\x07\x65\x61rlier\x18\x07 \x03(\t\"k\n\x06Opened\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0f\n\x07opening\x18\x02 \x01(\t\x12\x11\n\x04upto\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x0f\n\x07\x65\x61rlier\x18\x04 \x03(\tB\x07\n\x05_upto\"B\n\x0bQuarantined\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0e\n\x06reason\x18\x02 \x01(\t\";\n\x07Skipped\x12#\n\x06source\x18\x01 \x01(\x0b\x32\x13.headwater.v1.Named\x12\x0b\n\x03seq\x18\x02 \x01(\x04\"\t\n\x07Startedb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,21 +34,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'headwater_wire.v1.log_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOGRECORD']._serialized_start=110
-  _globals['_LOGRECORD']._serialized_end=774
-  _globals['_BEGAN']._serialized_start=776
-  _globals['_BEGAN']._serialized_end=829
-  _globals['_JOINED']._serialized_start=831
-  _globals['_JOINED']._serialized_end=920
-  _globals['_ASSIGNED']._serialized_start=922
-  _globals['_ASSIGNED']._serialized_end=969
-  _globals['_ADMITTED']._serialized_start=972
-  _globals['_ADMITTED']._serialized_end=1116
-  _globals['_OPENED']._serialized_start=1118
-  _globals['_OPENED']._serialized_end=1225
-  _globals['_QUARANTINED']._serialized_start=1227
-  _globals['_QUARANTINED']._serialized_end=1293
-  _globals['_SKIPPED']._serialized_start=1295
-  _globals['_SKIPPED']._serialized_end=1354
-  _globals['_STARTED']._serialized_start=1356
-  _globals['_STARTED']._serialized_end=1365
+  _globals['_LOGRECORD']._serialized_end=820
+  _globals['_BEGAN']._serialized_start=822
+  _globals['_BEGAN']._serialized_end=875
+  _globals['_JOINED']._serialized_start=877
+  _globals['_JOINED']._serialized_end=966
+  _globals['_ASSIGNED']._serialized_start=968
+  _globals['_ASSIGNED']._serialized_end=1015
+  _globals['_PLANNEDNODE']._serialized_start=1017
+  _globals['_PLANNEDNODE']._serialized_end=1078
+  _globals['_PLANNEDRATE']._serialized_start=1080
+  _globals['_PLANNEDRATE']._serialized_end=1139
+  _globals['_SPECIFIED']._serialized_start=1142
+  _globals['_SPECIFIED']._serialized_end=1291
+  _globals['_ADMITTED']._serialized_start=1294
+  _globals['_ADMITTED']._serialized_end=1438
+  _globals['_OPENED']._serialized_start=1440
+  _globals['_OPENED']._serialized_end=1547
+  _globals['_QUARANTINED']._serialized_start=1549
+  _globals['_QUARANTINED']._serialized_end=1615
+  _globals['_SKIPPED']._serialized_start=1617
+  _globals['_SKIPPED']._serialized_end=1676
+  _globals['_STARTED']._serialized_start=1678
+  _globals['_STARTED']._serialized_end=1687
 # @@protoc_insertion_point(module_scope)

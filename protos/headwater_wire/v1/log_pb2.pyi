@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LogRecord(_message.Message):
-    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed", "joined", "left", "assigned", "began", "quarantined", "released", "lane")
+    __slots__ = ("watermark", "version", "merged", "admitted", "opened", "idled", "resumed", "retired", "skipped", "started", "changed", "joined", "left", "assigned", "began", "quarantined", "released", "specified", "lane")
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class LogRecord(_message.Message):
     BEGAN_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    SPECIFIED_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     watermark: int
     version: int
@@ -45,8 +46,9 @@ class LogRecord(_message.Message):
     began: Began
     quarantined: Quarantined
     released: str
+    specified: Specified
     lane: int
-    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., quarantined: _Optional[_Union[Quarantined, _Mapping]] = ..., released: _Optional[str] = ..., lane: _Optional[int] = ...) -> None: ...
+    def __init__(self, watermark: _Optional[int] = ..., version: _Optional[int] = ..., merged: _Optional[_Union[_partials_pb2.Partial, _Mapping]] = ..., admitted: _Optional[_Union[Admitted, _Mapping]] = ..., opened: _Optional[_Union[Opened, _Mapping]] = ..., idled: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., resumed: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., retired: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., skipped: _Optional[_Union[Skipped, _Mapping]] = ..., started: _Optional[_Union[Started, _Mapping]] = ..., changed: _Optional[_Union[_tree_pb2.Change, _Mapping]] = ..., joined: _Optional[_Union[Joined, _Mapping]] = ..., left: _Optional[str] = ..., assigned: _Optional[_Union[Assigned, _Mapping]] = ..., began: _Optional[_Union[Began, _Mapping]] = ..., quarantined: _Optional[_Union[Quarantined, _Mapping]] = ..., released: _Optional[str] = ..., specified: _Optional[_Union[Specified, _Mapping]] = ..., lane: _Optional[int] = ...) -> None: ...
 
 class Began(_message.Message):
     __slots__ = ("term", "name", "expected")
@@ -79,6 +81,40 @@ class Assigned(_message.Message):
     source: str
     child: str
     def __init__(self, source: _Optional[str] = ..., child: _Optional[str] = ...) -> None: ...
+
+class PlannedNode(_message.Message):
+    __slots__ = ("node", "parent", "capacity")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    parent: str
+    capacity: float
+    def __init__(self, node: _Optional[str] = ..., parent: _Optional[str] = ..., capacity: _Optional[float] = ...) -> None: ...
+
+class PlannedRate(_message.Message):
+    __slots__ = ("site", "lateness", "rate")
+    SITE_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    site: str
+    lateness: int
+    rate: float
+    def __init__(self, site: _Optional[str] = ..., lateness: _Optional[int] = ..., rate: _Optional[float] = ...) -> None: ...
+
+class Specified(_message.Message):
+    __slots__ = ("generation", "digest", "nodes", "rates", "expected")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RATES_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    digest: str
+    nodes: _containers.RepeatedCompositeFieldContainer[PlannedNode]
+    rates: _containers.RepeatedCompositeFieldContainer[PlannedRate]
+    expected: int
+    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[PlannedRate, _Mapping]]] = ..., expected: _Optional[int] = ...) -> None: ...
 
 class Admitted(_message.Message):
     __slots__ = ("source", "site", "lateness", "spool", "opening", "offset", "earlier")

@@ -76,23 +76,25 @@ class StreamId(_message.Message):
     def __init__(self, opener: _Optional[str] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node", "token", "child", "address", "generation", "echo")
+    __slots__ = ("node", "token", "child", "address", "generation", "echo", "parent")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
     node: str
     token: str
     child: bool
     address: str
     generation: int
     echo: str
-    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ...) -> None: ...
+    parent: str
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source")
+    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source", "parent", "address")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +103,8 @@ class Registered(_message.Message):
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     KEYS_PER_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
     node: str
     token: str
     generation: int
@@ -109,7 +113,9 @@ class Registered(_message.Message):
     assigned: _containers.RepeatedCompositeFieldContainer[Named]
     nonce: str
     keys_per_source: int
-    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ..., keys_per_source: _Optional[int] = ...) -> None: ...
+    parent: str
+    address: str
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ..., keys_per_source: _Optional[int] = ..., parent: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("node", "generation")
