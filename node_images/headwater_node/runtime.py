@@ -312,7 +312,7 @@ class NodeRuntime:
         again there."""
         if (parent, address) != (self.exchange.uplink.parent, self.exchange.uplink.address):
             log.info("another parent", extra={"parent": parent, "address": address})
-            self.machine.parent = parent
+            self.machine.turn(parent)
             self.exchange.connect(address, parent, self.machine.settings.root)
 
     async def stop(self) -> None:

@@ -135,7 +135,7 @@ class NodeMachine:
         out = Outbox()
         if self.stale:
             return []
-        if not self.registered or self.asks or now - self._said >= self.settings.repeat:
+        if not self.registered or self.asks or not self._said or now - self._said >= self.settings.repeat:
             self._register(now, out)
         if self.registered and not self.asks:
             self._upwards.repeat(self._upwards.open(self.parent, now), now, out)
@@ -147,6 +147,10 @@ class NodeMachine:
                 self._holding.forget(now - self.settings.memory, now, self._silence.assigned)
                 self._below.forget(now)
         return out.sends
+
+    def turn(self, parent: str) -> None:
+        """Send to another parent from now on; the root hears of it soon."""
+        self.parent, self._said = parent, 0
 
     def leave(self) -> list[Send]:
         """Take nothing more from sources; the root is told, so that they are read by others."""
