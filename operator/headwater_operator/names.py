@@ -22,11 +22,17 @@ ROLE = f"{GROUP}/role"
 APPLIED = f"{GROUP}/applied"
 PAUSE = f"{GROUP}/pause"
 RESTART = f"{GROUP}/restart"
+# A digest of what a pod reads only when it starts, so that it starts again when that changes.
+CONFIGURATION = f"{GROUP}/configuration"
 
 # Where nodes and the root listen: for the tree, and for probes and metrics.
 TREE_PORT, METRICS_PORT = 7070, 9100
-# How the root is called by those below it, whatever its topology.
-ROOT = "root"
+# How the root is called by those below it, whatever its topology; and the operator by the root.
+ROOT, OPERATOR = "root", "operator"
+# The values of the label ROLE beside those of nodes.
+EXECUTOR = "executor"
+# By which policies know the pods of the operator, whatever their namespace; the chart gives them these.
+OPERATOR_LABELS = {"app.kubernetes.io/name": "headwater", "app.kubernetes.io/component": "operator"}
 
 _NODE = re.compile(r"(?P<topology>.+)-l(?P<layer>[1-9][0-9]*)-(?P<number>0|[1-9][0-9]*)")
 
@@ -65,6 +71,11 @@ def root(topology: str) -> str:
     return f"{topology}-root"
 
 
+def executors(topology: str) -> str:
+    """What is of the executors of a Spark root."""
+    return f"{root(topology)}-executors"
+
+
 def root_pod(topology: str) -> str:
     return f"{root(topology)}-0"
 
@@ -97,3 +108,13 @@ def bootstrap(topology: str) -> str:
 def claim(topology: str) -> str:
     """The root's volume, where the manifest names none."""
     return f"{topology}-root"
+
+
+def operator(topology: str) -> str:
+    """What the certificate of the operator for a topology is named by."""
+    return f"{topology}-operator"
+
+
+def host(address: str) -> str:
+    """The host of an address; that of an IPv6 one without its brackets."""
+    return address.rpartition(":")[0].strip("[]")

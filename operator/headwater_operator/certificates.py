@@ -1,0 +1,258 @@
+"""The certificates of a tree: an authority of its own, and one certificate for whoever speaks in it.
+
+Pure but for the keys, which are made by chance; the time is an argument. Certificates are renewed long before
+they end, and whoever has them reads them again while running. An authority changes in steps, so that nobody
+ever meets a certificate of one that it does not know yet:
+
+1. a successor is made, and everybody is told to trust it too;
+2. a day later, when that has reached everybody, it signs: all certificates are renewed;
+3. when the last certificate of the one before would have ended, that one is trusted no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from typing import Literal
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from headwater_wire.identity import ROLE
+
+DAY = timedelta(days=1)
+AUTHORITY_LASTS, AUTHORITY_RENEWED = 3_650 * DAY, 3_285 * DAY
+LASTS, RENEWED = 90 * DAY, 60 * DAY
+# How long until a change of a Secret has surely reached every pod.
+SPREAD = DAY
+# Clocks at the edge are wrong by minutes.
+BACKDATED = timedelta(hours=1)
+COMMON_NAME_LIMIT = 64
+
+Role = Literal["node", "root", "operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and the key to it, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """What signs, what will sign next, and the certificate of what has signed before."""
+
+    signing: Pair
+    successor: Pair | None = None
+    former: bytes | None = None
+
+    @property
+    def trusted(self) -> bytes:
+        """The certificates of all of them: what everybody checks against."""
+        successor = None if self.successor is None else self.successor.certificate
+        known = (self.signing.certificate, successor, self.former)
+        return b"".join(_ended(each) for each in known if each is not None)
+
+
+def bundle(*certificates: bytes | None) -> bytes:
+    """PEM of several authorities as one file."""
+    return b"".join(_ended(each) for each in certificates if each)
+
+
+def _ended(pem: bytes) -> bytes:
+    return pem if pem.endswith(b"\n") else pem + b"\n"
+
+
+def authority(topology: str, now: datetime) -> Authority:
+    """A new one, for a tree that has none."""
+    return Authority(_root(topology, now))
+
+
+def advanced(held: Authority, topology: str, now: datetime) -> Authority:
+    """The authority as it should be by now: the same, or a step further on its way to the next one."""
+    if _past(held.signing.certificate, AUTHORITY_LASTS, now):
+        # Nobody has looked for years: what it has signed is worth nothing any more.
+        return authority(topology, now)
+    if held.successor is not None and _past(held.successor.certificate, SPREAD, now):
+        return Authority(held.successor, former=held.signing.certificate)
+    if held.successor is None and _past(held.signing.certificate, AUTHORITY_RENEWED, now):
+        return replace(held, successor=_root(topology, now))
+    if held.former is not None and _past(held.signing.certificate, SPREAD + LASTS, now):
+        return replace(held, former=None)
+    return held
+
+
+def unusable(held: Authority) -> str | None:
+    """Why an authority cannot sign; None if it can. What cannot is to be replaced."""
+    for pair in (held.signing, held.successor):
+        if pair is None:
+            continue
+        certificate, key = _certificate(pair.certificate), _key(pair.key)
+        if certificate is None or key is None:
+            return "the authority cannot be read"
+        if certificate.public_key() != key.public_key():
+            return "the key of the authority is that of another certificate"
+    if held.former is not None and _certificate(held.former) is None:
+        return "the former authority cannot be read"
+    return None
+
+
+def issue(by: Authority, id: str, names: Iterable[str], role: Role, now: datetime) -> Pair:
+    """A certificate for a party: `id` is the name with which it speaks, `names` are those by which it is
+    reached, addresses among them."""
+    signer, signer_key = x509.load_pem_x509_certificate(by.signing.certificate), _key(by.signing.key)
+    if signer_key is None:
+        raise ValueError("the key of the authority cannot be read")
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = (
+        _begun(_name(id), signer.subject, key, now)
+        .not_valid_after(min(now + LASTS, signer.not_valid_after_utc))
+        .add_extension(x509.SubjectAlternativeName(_subjects(id, names, role)), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+            critical=False,
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()), critical=False
+        )
+        .sign(signer_key, hashes.SHA256())
+    )
+    return Pair(made.public_bytes(serialization.Encoding.PEM), _written(key))
+
+
+def needs_renewal(
+    held: Pair, by: Authority, id: str, names: Iterable[str], role: Role, now: datetime
+) -> str | None:
+    """Why a party is to have another certificate than the one that it has; None if that one is good."""
+    certificate, key = _certificate(held.certificate), _key(held.key)
+    if certificate is None or key is None:
+        return "it cannot be read"
+    if certificate.public_key() != key.public_key():
+        return "the key is that of another certificate"
+    signer = _certificate(by.signing.certificate)
+    if signer is None or not _signed(certificate, signer):
+        return "another authority has signed it"
+    if now >= certificate.not_valid_after_utc:
+        return "it has expired"
+    if now < certificate.not_valid_before_utc:
+        return "it is not valid yet"
+    if now >= certificate.not_valid_before_utc + BACKDATED + RENEWED:
+        return "it expires soon"
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "it has no names"
+    if set(found) != set(_subjects(id, names, role)):
+        return "its names have changed"
+    return None
+
+
+def _root(topology: str, now: datetime) -> Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    # Each has a name of its own: of two with one name, a party may try the wrong one.
+    mark = hashes.Hash(hashes.SHA256())
+    mark.update(_spki(key))
+    name = _name(f"headwater {topology} {mark.finalize().hex()[:8]}")
+    made = (
+        _begun(name, name, key, now)
+        .not_valid_after(now + AUTHORITY_LASTS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Pair(made.public_bytes(serialization.Encoding.PEM), _written(key))
+
+
+def _begun(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:COMMON_NAME_LIMIT])])
+
+
+def _subjects(id: str, names: Iterable[str], role: Role) -> list[x509.GeneralName]:
+    """The names of a certificate, each once, its id first."""
+    found: list[x509.GeneralName] = [_subject(name) for name in dict.fromkeys((id, *names))]
+    return [*found, x509.UniformResourceIdentifier(f"{ROLE}{role}")]
+
+
+def _subject(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _past(certificate: bytes, age: timedelta, now: datetime) -> bool:
+    """Whether it was made so long ago."""
+    made = x509.load_pem_x509_certificate(certificate).not_valid_before_utc + BACKDATED
+    return now >= made + age
+
+
+def _signed(certificate: x509.Certificate, signer: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(signer)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _certificate(pem: bytes) -> x509.Certificate | None:
+    try:
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        return None
+
+
+def _key(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
+    try:
+        found = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return found if isinstance(found, ec.EllipticCurvePrivateKey) else None
+
+
+def _written(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _spki(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )

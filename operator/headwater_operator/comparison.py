@@ -1,0 +1,143 @@
+"""What has to be done so that a cluster holds what it should: applied, deleted, or told to somebody.
+
+Only the digest of what was applied last is looked at, not each field: the API server adds fields of its own,
+and so nothing is written where nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headwater_operator import names
+from headwater_operator.rendering.objects import Manifest, Owner, digest
+
+# What pods need before they start; workloads behind it, and last what watches them.
+ORDER = (
+    "ServiceAccount",
+    "Secret",
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "StatefulSet",
+    "Deployment",
+    "PodMonitor",
+    "PrometheusRule",
+)
+_RANK = {kind: rank for rank, kind in enumerate(ORDER)}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """An object of a namespace. Its kind is known without the version: that may change."""
+
+    group: str
+    kind: str
+    name: str
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Key:
+        group, slash, _ = document["apiVersion"].partition("/")
+        return cls(group if slash else "", document["kind"], document["metadata"]["name"])
+
+    @property
+    def rank(self) -> int:
+        return _RANK.get(self.kind, len(ORDER))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An object that has to be there, by whose name somebody else has one."""
+
+    key: Key
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """In the order in which they are done: what is applied, each with its digest, then what is deleted."""
+
+    apply: tuple[Manifest, ...] = ()
+    delete: tuple[Key, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.apply or self.delete or self.conflicts)
+
+
+def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mapping[str, Any]]) -> Actions:
+    """`observed` are the objects with the labels of the topology, and those that have the name of one that is
+    desired. An object without the reference to its topology is only ever ours if it has to be without it,
+    such as a volume that is kept; that is never deleted."""
+    wanted = {Key.of(each): stamped(each) for each in desired}
+    found = {Key.of(each): each for each in observed}
+    apply, conflicts = [], []
+    for key in sorted(wanted, key=lambda key: (key.rank, key)):
+        manifest, there = wanted[key], found.get(key)
+        reason = None if there is None else _others(owner, manifest, there)
+        if reason is not None:
+            conflicts.append(Conflict(key, reason))
+        elif there is None or _digest(there) != _digest(manifest):
+            apply.append(manifest)
+    delete = [
+        key
+        for key, there in found.items()
+        if key not in wanted and _is_owned(owner, there) and not _is_going(there)
+    ]
+    delete.sort(key=lambda key: (-key.rank, key))
+    return Actions(tuple(apply), tuple(delete), tuple(conflicts))
+
+
+def stamped(manifest: Manifest) -> Manifest:
+    """A manifest with its digest, by which it is known again; one that has it already stays as it is."""
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {})}
+    annotations.pop(names.APPLIED, None)
+    bare = {**metadata, "annotations": annotations}
+    annotations[names.APPLIED] = digest({**manifest, "metadata": bare})
+    return {**manifest, "metadata": bare}
+
+
+def _others(owner: Owner, manifest: Manifest, there: Mapping[str, Any]) -> str | None:
+    """Why an object is not ours; None if it is."""
+    references = _references(there)
+    if _is_owned(owner, there):
+        return None
+    for reference in references:
+        if reference.get("controller"):
+            return f"belongs to the {reference.get('kind')} {reference.get('name')}"
+    labels = there["metadata"].get("labels") or {}
+    ours = names.labels(owner.name).items() <= labels.items()
+    # A volume that was kept, of this topology or of one before it with its name: its data are wanted.
+    if ours and not references and manifest["kind"] == "PersistentVolumeClaim":
+        return None
+    return "was not made by this topology"
+
+
+def _is_owned(owner: Owner, there: Mapping[str, Any]) -> bool:
+    return any(reference.get("uid") == owner.uid for reference in _references(there))
+
+
+def _is_going(there: Mapping[str, Any]) -> bool:
+    return there["metadata"].get("deletionTimestamp") is not None
+
+
+def _references(there: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(there["metadata"].get("ownerReferences") or ())
+
+
+def _digest(document: Mapping[str, Any]) -> str | None:
+    annotations = document["metadata"].get("annotations") or {}
+    found: str | None = annotations.get(names.APPLIED)
+    return found

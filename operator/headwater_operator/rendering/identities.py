@@ -1,0 +1,111 @@
+"""Who has a certificate, with which names, and the Secrets that they are in."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headwater.topology.tree import Topology
+from headwater_operator import names
+from headwater_operator.certificates import Authority, Pair, Role, bundle
+from headwater_operator.layout import TreeNode
+from headwater_operator.rendering.objects import Manifest, Owner, manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A party of the tree: the name with which it speaks, those by which it is reached, and its Secret."""
+
+    id: str
+    names: tuple[str, ...]
+    role: Role
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The authority of a tree, what it has issued by Secret, and the authority of the devices, if they have
+    certificates."""
+
+    authority: Authority
+    issued: Mapping[str, Pair]
+    devices: bytes | None = None
+
+
+def parties(
+    owner: Owner, topology: Topology, nodes: Sequence[TreeNode], advertised: Mapping[str, str]
+) -> tuple[Identity, ...]:
+    """Everybody who has to have a certificate."""
+    root, operator = names.root(owner.name), names.operator(owner.name)
+    pod = f"{names.root_pod(owner.name)}.{root}"
+    reached = (*_within(owner, root), *_within(owner, pod))
+    return (
+        Identity(names.ROOT, reached, "root", names.certificate(root)),
+        Identity(names.OPERATOR, (), "operator", names.certificate(operator)),
+        *(_node(owner, topology, node, advertised.get(node.id)) for node in nodes),
+    )
+
+
+def _node(owner: Owner, topology: Topology, node: TreeNode, advertised: str | None) -> Identity:
+    service = names.layer_service(owner.name, node.layer)
+    found = [*_within(owner, f"{node.id}.{service}")]
+    if node.role == "child":
+        # A device that knows nobody yet asks there, and whichever child answers has to bear that name.
+        found += _within(owner, names.ingest_service(owner.name))
+        if topology.ingest.expose in ("nodePort", "loadBalancer"):
+            found += _within(owner, node.id)
+    if advertised is not None:
+        found.append(names.host(advertised))
+    return Identity(node.id, tuple(dict.fromkeys(found)), "node", names.certificate(node.id))
+
+
+def _within(owner: Owner, name: str) -> Iterator[str]:
+    """As it is called from its own namespace, from others, and in full."""
+    yield name
+    for suffix in ("", ".svc", ".svc.cluster.local"):
+        yield f"{name}.{owner.namespace}{suffix}"
+
+
+def certificates(
+    owner: Owner, everybody: Sequence[Identity], nodes: Sequence[TreeNode], material: Material
+) -> Iterator[Manifest]:
+    """The Secrets of all parties, and that of the authority."""
+    authority = material.authority
+    held = {"tls.crt": authority.signing.certificate, "tls.key": authority.signing.key}
+    if authority.successor is not None:
+        held |= {"next.crt": authority.successor.certificate, "next.key": authority.successor.key}
+    if authority.former is not None:
+        held |= {"former.crt": authority.former}
+    yield _secret(owner, names.authority(owner.name), held | {"ca.crt": authority.trusted})
+    children = {names.certificate(node.id) for node in nodes if node.role == "child"}
+    labels = {
+        names.certificate(node.id): {names.NODE: node.id, names.LAYER: str(node.layer)} for node in nodes
+    }
+    for party in everybody:
+        pair = material.issued[party.secret]
+        # Devices speak to children alone: nobody else trusts who is known by their authority.
+        devices = material.devices if party.secret in children else None
+        files = {
+            "tls.crt": pair.certificate,
+            "tls.key": pair.key,
+            "ca.crt": bundle(authority.trusted, devices),
+        }
+        yield _secret(owner, party.secret, files, labels.get(party.secret))
+
+
+def authority_of(data: Mapping[str, bytes]) -> Authority | None:
+    """The authority that a Secret holds, as it was written here; None if it holds none."""
+    if "tls.crt" not in data or "tls.key" not in data:
+        return None
+    successor = None
+    if "next.crt" in data and "next.key" in data:
+        successor = Pair(data["next.crt"], data["next.key"])
+    return Authority(Pair(data["tls.crt"], data["tls.key"]), successor, data.get("former.crt"))
+
+
+def _secret(
+    owner: Owner, name: str, files: Mapping[str, bytes], labels: Mapping[str, str] | None = None
+) -> Manifest:
+    data = {file: b64encode(content).decode() for file, content in files.items()}
+    return manifest(owner, "v1", "Secret", name, labels, type="kubernetes.io/tls", data=data)

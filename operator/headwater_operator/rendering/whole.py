@@ -1,0 +1,58 @@
+"""All manifests of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headwater.topology.tree import Topology
+from headwater_operator.layout import TreeNode
+from headwater_operator.rendering import (
+    bootstrap,
+    executors,
+    identities,
+    monitoring,
+    policies,
+    root,
+    services,
+)
+from headwater_operator.rendering import nodes as tree_nodes
+from headwater_operator.rendering.identities import Material
+from headwater_operator.rendering.objects import Manifest, Owner
+from headwater_operator.rendering.pods import Images
+
+
+def render(
+    owner: Owner,
+    topology: Topology,
+    document: Mapping[str, Any],
+    nodes: Sequence[TreeNode],
+    images: Images,
+    material: Material,
+    *,
+    replicas: int = 1,
+    restart: str | None = None,
+    advertised: Mapping[str, str] | None = None,
+    monitored: bool = False,
+) -> list[Manifest]:
+    """What a cluster has to hold for `nodes` and the root, which has `replicas` pods: none while suspended.
+
+    `document` is the manifest that `topology` was read from. `material` has a certificate for every one of
+    the `parties`. `restart` is what a user has asked for by the annotation of that name. `advertised` has the
+    addresses at which devices reach children from outside, where they are known. `monitored`: the cluster
+    has the kinds of the Prometheus operator.
+    """
+    told = advertised or {}
+    everybody = identities.parties(owner, topology, nodes, told)
+    claim = root.claim(owner, topology)
+    return [
+        *identities.certificates(owner, everybody, nodes, material),
+        bootstrap.bootstrap(owner, topology, document),
+        *([] if claim is None else [claim]),
+        *executors.rights(owner, topology),
+        *services.services(owner, topology, nodes),
+        *policies.policies(owner, topology, nodes),
+        root.stateful_set(owner, topology, images, replicas=replicas, restart=restart),
+        *tree_nodes.deployments(owner, topology, nodes, images, restart=restart, advertised=told),
+        *(monitoring.monitors(owner, topology, nodes, running=replicas > 0) if monitored else ()),
+    ]
