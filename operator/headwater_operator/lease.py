@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: for how long others wait for the holder, for how long the holder counts on it, and how often it
+    """Seconds: how long others wait for the holder, how long the holder counts on it, and how often it
     is renewed or looked at."""
 
     duration: int = 15
