@@ -58,6 +58,8 @@ def test_every_field_is_bounded_and_explained(path: str, part: dict[str, Any]) -
         assert part["x-kubernetes-list-type"] in ("map", "atomic")
     if kind == "integer":
         assert {"minimum", "maximum"} <= set(part)
+        # As an API server holds them: one that rounds up to 2**63 turns into the least int64.
+        assert -(2**63) <= float(part["minimum"]) <= float(part["maximum"]) < 2**63
     if "additionalProperties" in part:
         assert "maxProperties" in part
 

@@ -9,7 +9,8 @@ from headwater_operator.crds.fields import Schema, choice, listed, mapping, numb
 
 # More layers no tree has, with the root; and no more of its nodes are told of.
 LAYERS, WORST = MAX_LAYERS + 1, 10
-_GENERATIONS = (1 << 63) - 1
+# An API server holds bounds as floats: the largest int64 would come out beyond, and be taken for the least.
+_GENERATIONS = 1 << 53
 
 
 def of_topology() -> Schema:

@@ -1,0 +1,175 @@
+"""An API server alone: etcd and kube-apiserver as two processes of this machine, for work on the operator.
+
+There are no controllers, no scheduler and no nodes behind it: objects are kept and watched, and nothing comes
+of them. It starts in seconds from the programs that a kind cluster has left in the cache.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import environ
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from airgap_kind import gobuilds
+from airgap_kind.cache import Cache, architecture, default_root
+from airgap_kind.versions import VERSIONS
+
+# How long a server may take to answer, in seconds.
+STARTED = 60.0
+ADMIN = "token-of-the-administrator"
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """Where it listens, who signed that, and a token that may do everything."""
+
+    url: str
+    authority: Path
+    token: str
+
+    def kubeconfig(self, path: Path, token: str | None = None, url: str | None = None) -> Path:
+        """A file for whoever calls it as the owner of a token, maybe through a proxy of plain HTTP."""
+        reached: dict[str, Any] = {"server": url or self.url}
+        if url is None:
+            reached["certificate-authority"] = str(self.authority)
+        return write_kubeconfig(path, reached, {"token": token or self.token})
+
+
+def write_kubeconfig(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
+    found = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": user}],
+    }
+    # JSON is YAML too.
+    path.write_text(json.dumps(found))
+    return path
+
+
+def programs() -> dict[str, Path] | None:
+    """etcd and kube-apiserver of the cache; None where they have not been built."""
+    builds, machine = Cache(default_root(environ)).builds, architecture()
+    found = {
+        "etcd": builds / gobuilds.etcd(VERSIONS).key(machine) / "etcd",
+        "kube-apiserver": builds / gobuilds.kubernetes(VERSIONS).key(machine) / "kube-apiserver",
+    }
+    return found if all(path.exists() for path in found.values()) else None
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[ApiServer]:
+    """One with its data in a folder; both processes end with the block, and with this process."""
+    found = programs()
+    assert found is not None, "no kube-apiserver in the cache; `make cluster` builds one, or set KUBECONFIG"
+    etcd, peers, port = _free(), _free(), _free()
+    url = f"https://127.0.0.1:{port}"
+    key = folder / "accounts.key"
+    key.write_bytes(
+        rsa.generate_private_key(65537, 2048).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+    )
+    tokens = folder / "tokens.csv"
+    tokens.write_text(f'{ADMIN},administrator,1,"system:masters"\n')
+    with ExitStack() as stack:
+        stack.enter_context(
+            _process(
+                folder / "etcd.log",
+                found["etcd"],
+                f"--data-dir={folder / 'etcd'}",
+                f"--listen-client-urls=http://127.0.0.1:{etcd}",
+                f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+                f"--listen-peer-urls=http://127.0.0.1:{peers}",
+                f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
+                f"--initial-cluster=default=http://127.0.0.1:{peers}",
+                "--unsafe-no-fsync",
+            )
+        )
+        server = stack.enter_context(
+            _process(
+                folder / "apiserver.log",
+                found["kube-apiserver"],
+                f"--etcd-servers=http://127.0.0.1:{etcd}",
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                f"--secure-port={port}",
+                f"--cert-dir={folder / 'certificates'}",
+                "--authorization-mode=RBAC",
+                f"--token-auth-file={tokens}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--service-account-key-file={key}",
+                f"--service-account-signing-key-file={key}",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--endpoint-reconciler-type=none",
+                # Pods may be made though no controller makes the accounts that they would run as.
+                "--disable-admission-plugins=ServiceAccount",
+            )
+        )
+        _until_ready(url, server, folder / "apiserver.log")
+        yield ApiServer(url, folder / "certificates" / "apiserver.crt", ADMIN)
+
+
+@contextmanager
+def _process(log: Path, program: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            [program, *arguments], stdout=output, stderr=output, preexec_fn=_end_with_the_parent
+        )
+    try:
+        yield started
+    finally:
+        started.terminate()
+        try:
+            started.wait(10)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            started.wait()
+
+
+def _end_with_the_parent() -> None:
+    """Also when the tests are killed: nobody looks for a server that is left."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    # It signs its certificate itself, and writes it only while it starts.
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    until = time.monotonic() + STARTED
+    while True:
+        assert server.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < until, log.read_text()[-4000:]
+        try:
+            request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"})
+            with urllib.request.urlopen(request, timeout=2, context=context) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.1)
+
+
+def _free() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,45 @@
+"""An API server for the operator's parts: the cluster of KUBECONFIG, or one without anything behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import apiserver as alone
+from e2e.operator.spaces import Spaces
+from headwater_operator.cluster import Cluster
+from headwater_operator.connection import Connection, configured
+
+
+@pytest.fixture(scope="session")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of somebody who may do everything."""
+    if given := os.environ.get("KUBECONFIG"):
+        yield Path(given)
+        return
+    folder = tmp_path_factory.mktemp("apiserver")
+    with alone.running(folder) as server:
+        yield server.kubeconfig(folder / "kubeconfig")
+
+
+@pytest.fixture(scope="session")
+def cluster(apiserver: Path) -> Iterator[Cluster]:
+    """The whole of it."""
+    connection = Connection(configured({"KUBECONFIG": str(apiserver)}))
+    yield Cluster(connection)
+    connection.close()
+
+
+@pytest.fixture(scope="module")
+def spaces(cluster: Cluster) -> Iterator[Spaces]:
+    """Namespaces of a test's own, where both kinds are served; all is removed behind the module."""
+    with Spaces(cluster) as found:
+        yield found
+
+
+@pytest.fixture
+def space(spaces: Spaces) -> str:
+    return spaces.make()
