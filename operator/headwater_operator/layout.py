@@ -43,11 +43,17 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine of the cluster; `usable` while it is ready and may be given pods."""
+    """A machine of the cluster; `free` unless it was cordoned."""
 
     name: str
     labels: Mapping[str, str]
-    usable: bool
+    ready: bool = True
+    free: bool = True
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be given pods."""
+        return self.ready and self.free
 
     def has(self, selector: Selector) -> bool:
         return all(self.labels.get(label) == value for label, value in selector)

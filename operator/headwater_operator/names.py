@@ -22,6 +22,8 @@ ROLE = f"{GROUP}/role"
 APPLIED = f"{GROUP}/applied"
 PAUSE = f"{GROUP}/pause"
 RESTART = f"{GROUP}/restart"
+# Which machines the node of a Deployment is for, as JSON.
+PLACE = f"{GROUP}/place"
 # A digest of what a pod reads only when it starts, so that it starts again when that changes.
 CONFIGURATION = f"{GROUP}/configuration"
 
@@ -103,6 +105,11 @@ def certificate(id: str) -> str:
 def bootstrap(topology: str) -> str:
     """The ConfigMap with what nodes and root know before they can ask."""
     return f"{topology}-bootstrap"
+
+
+def last_good(topology: str) -> str:
+    """The ConfigMap with the spec that was last rolled out."""
+    return f"{topology}-last-good"
 
 
 def claim(topology: str) -> str:

@@ -140,7 +140,7 @@ def test_sources_that_send_more_get_a_wider_tree() -> None:
 
 def hosts(count: int, **labels: str) -> list[Host]:
     return [
-        Host(f"edge-{n}", {HOSTNAME: f"edge-{n}", "headwater.dev/tier": "edge", **labels}, True)
+        Host(f"edge-{n}", {HOSTNAME: f"edge-{n}", "headwater.dev/tier": "edge", **labels})
         for n in range(count)
     ]
 
@@ -150,7 +150,7 @@ PER_NODE = {"placement": {"child": {"mode": "perNode", "nodeSelector": {"headwat
 
 def test_a_child_for_each_node() -> None:
     asked = topology(100, **PER_NODE)
-    layout = fresh(asked, [*hosts(4), Host("cloud", {HOSTNAME: "cloud"}, True)])
+    layout = fresh(asked, [*hosts(4), Host("cloud", {HOSTNAME: "cloud"})])
     children = [node for node in layout.nodes if node.role == "child"]
     assert [node.host for node in children] == ["edge-0", "edge-1", "edge-2", "edge-3"]
     assert_sound(layout)
@@ -186,7 +186,7 @@ def test_classes_that_are_counted_are_no_more_than_there_are() -> None:
     layout = fresh(asked, hosts(8, **device))
     assert widths(layout)[0] == 3
     assert {node.selector for node in layout.nodes if node.role == "child"} == {tuple(device.items())}
-    lost = [Host(host.name, host.labels, place > 5) for place, host in enumerate(hosts(8, **device))]
+    lost = [Host(host.name, host.labels, ready=place > 5) for place, host in enumerate(hosts(8, **device))]
     with pytest.raises(InvalidPlan):
         again(layout, asked, lost)
 

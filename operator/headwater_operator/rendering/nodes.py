@@ -6,6 +6,7 @@ could only leave from the end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ def _deployment(
     restart: str | None,
     advertised: str | None,
 ) -> Manifest:
-    return manifest(
+    found = manifest(
         owner,
         "apps/v1",
         "Deployment",
@@ -67,6 +68,13 @@ def _deployment(
             "template": _template(owner, topology, node, images, restart, advertised),
         },
     )
+    # By which it is known again what kind of node it is, whatever the manifest says by then.
+    found["metadata"]["annotations"] = {names.PLACE: place(node)}
+    return found
+
+
+def place(node: TreeNode) -> str:
+    return json.dumps({"selector": dict(node.selector), "host": node.host}, separators=(",", ":"))
 
 
 def _template(

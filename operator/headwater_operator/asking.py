@@ -1,0 +1,70 @@
+"""All queries of a topology: its own and those of objects for it; one that cannot be taken fails alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.errors import Invalid, Problem
+from headwater.queries import Query
+from headwater.topology import API_VERSION, QUERY_KIND, Topology, query_document, query_of
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What there is to be computed, and which objects cannot be, and why."""
+
+    queries: tuple[Query, ...]
+    documents: tuple[str, ...]
+    # Objects that are computed, and those that are not, by name.
+    taken: Mapping[str, Document]
+    refused: Mapping[str, tuple[Document, tuple[Problem, ...]]]
+
+
+def asked_of(topology: Topology, objects: Iterable[Document]) -> Asked:
+    """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds."""
+    queries = list(topology.queries)
+    documents = [_written(query_document(query)) for query in queries]
+    ids = {query.id for query in queries}
+    taken: dict[str, Document] = {}
+    refused: dict[str, tuple[Document, tuple[Problem, ...]]] = {}
+    for each in sorted(objects, key=_age):
+        metadata = each["metadata"]
+        if (each.get("spec") or {}).get("topologyRef") != topology.name or metadata.get("deletionTimestamp"):
+            continue
+        try:
+            _, query = query_of(_bare(each))
+            if query.id in ids:
+                said = f"{query.id!r} is a query of the topology itself"
+                raise Invalid("", [Problem("metadata.name", said, "give the object another name")])
+        except Invalid as error:
+            refused[metadata["name"]] = (each, tuple(error.problems))
+            continue
+        ids.add(query.id)
+        queries.append(query)
+        documents.append(_written(_bare(each)))
+        taken[metadata["name"]] = each
+    return Asked(tuple(queries), tuple(documents), taken, refused)
+
+
+def _bare(document: Document) -> dict[str, Any]:
+    """What of an object the query follows from: neither labels nor anything that the API server writes."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": QUERY_KIND,
+        "metadata": {"name": document["metadata"]["name"]},
+        "spec": document["spec"],
+    }
+
+
+def _written(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _age(document: Document) -> tuple[str, str]:
+    metadata = document["metadata"]
+    return metadata.get("creationTimestamp") or "", metadata["name"]

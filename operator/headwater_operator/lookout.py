@@ -1,0 +1,91 @@
+"""One look at a topology and all that is there of it: everything that is asked of API server and root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from headwater_operator import kinds, names
+from headwater_operator.cluster import Cluster, Document
+from headwater_operator.kinds import Kind
+from headwater_operator.observation import Observed, pods_of
+from headwater_operator.rootclient import Material, RootClient, RootUnreachable, connected
+from headwater_wire.v1 import control_pb2 as pb
+
+# What the operator makes for a topology.
+OWNED = (
+    kinds.DEPLOYMENT,
+    kinds.STATEFUL_SET,
+    kinds.SERVICE,
+    kinds.CONFIG_MAP,
+    kinds.SECRET,
+    kinds.CLAIM,
+    kinds.DISRUPTION_BUDGET,
+    kinds.NETWORK_POLICY,
+    kinds.SERVICE_ACCOUNT,
+    kinds.ROLE,
+    kinds.ROLE_BINDING,
+)
+MONITORS = (kinds.POD_MONITOR, kinds.PROMETHEUS_RULE)
+
+
+class Lookout:
+    """Called from any thread."""
+
+    def __init__(self, cluster: Cluster, pool: ThreadPoolExecutor, reach: Callable[[str, str], str]) -> None:
+        """`reach` says where the root of a topology is, by name and namespace."""
+        self._cluster, self._pool, self._reach = cluster, pool, reach
+        self._monitored: bool | None = None
+
+    @property
+    def monitored(self) -> bool:
+        """Whether the cluster has the kinds of the Prometheus operator."""
+        if self._monitored is None:
+            self._monitored = all(self._cluster.serves(kind) for kind in MONITORS)
+        return self._monitored
+
+    def objects(self, namespace: str, topology: str) -> Observed:
+        """What there is in the cluster."""
+        selector = names.selector(topology)
+        asked = (*OWNED, *(MONITORS if self.monitored else ()), kinds.POD)
+
+        def listed(kind: Kind) -> list[Document]:
+            return self._cluster.list(kind, namespace, selector)
+
+        *found, pods = self._pool.map(listed, asked)
+        return Observed(tuple(each for part in found for each in part), pods_of(pods))
+
+    def with_taken(self, observed: Observed, namespace: str, wanted: Iterable[Mapping[str, Any]]) -> Observed:
+        """With the objects of others that have the name of one that is wanted."""
+        known = {(each["kind"], each["metadata"]["name"]) for each in observed.objects}
+        missing = [each for each in wanted if (each["kind"], each["metadata"]["name"]) not in known]
+
+        def got(manifest: Mapping[str, Any]) -> Document | None:
+            return self._cluster.get(kinds.kind_of(manifest), namespace, manifest["metadata"]["name"])
+
+        taken = [each for each in self._pool.map(got, missing) if each is not None]
+        return replace(observed, objects=(*observed.objects, *taken)) if taken else observed
+
+    def ask_root(
+        self, observed: Observed, namespace: str, topology: str
+    ) -> tuple[pb.StatusReply | None, str]:
+        """How the root stands, and why that is not known if it is not."""
+        pod = observed.pod(names.root(topology))
+        if pod is None or not pod.ready:
+            return None, ""
+        try:
+            with self.root(observed, namespace, topology) as client:
+                return client.status(), ""
+        except RootUnreachable as error:
+            return None, str(error)
+
+    def root(self, observed: Observed, namespace: str, topology: str) -> AbstractContextManager[RootClient]:
+        """The root, to be entered."""
+        files = observed.secrets.get(names.certificate(names.operator(topology)), {})
+        material: Material | None = None
+        if files:
+            material = files["tls.key"], files["tls.crt"], files["ca.crt"]
+        return connected(self._reach(topology, namespace), material)

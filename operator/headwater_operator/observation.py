@@ -1,0 +1,160 @@
+"""What was seen of a topology in a cluster, as values; nothing here asks anybody."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.sources import NAME_LIMIT
+from headwater_operator import names
+from headwater_operator.layout import Host, TreeNode
+from headwater_wire.v1 import control_pb2 as pb
+
+Document = Mapping[str, Any]
+_WAITS = ("waiting", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod of a node or of the root; `why` says in a word and a sentence why it is not ready."""
+
+    name: str
+    uid: str
+    # The machine that it is on, by the name of its Node; empty: none yet.
+    machine: str
+    ready: bool
+    going: bool
+    why: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The objects of one topology, and how its root stands as far as that says so."""
+
+    objects: tuple[Document, ...]
+    # Of nodes by their ids, and of the root by the name of its StatefulSet; those that go are last.
+    pods: Mapping[str, tuple[Pod, ...]]
+    root: pb.StatusReply | None = None
+
+    def pod(self, id: str) -> Pod | None:
+        """The one that runs, if there is one."""
+        return next((pod for pod in self.pods.get(id, ()) if not pod.going), None)
+
+    def of_kind(self, kind: str) -> list[Document]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    @property
+    def running(self) -> list[TreeNode]:
+        """The nodes that have a Deployment which is not about to go."""
+        found = (_node(each) for each in self.of_kind("Deployment"))
+        return sorted(
+            (node for node in found if node is not None), key=lambda node: (node.layer, node.number)
+        )
+
+    @property
+    def secrets(self) -> dict[str, dict[str, bytes]]:
+        return {
+            each["metadata"]["name"]: {
+                file: b64decode(content) for file, content in (each.get("data") or {}).items()
+            }
+            for each in self.of_kind("Secret")
+        }
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """To whom nodes are to send by the plan that was applied last."""
+        if self.root is None:
+            return {}
+        return {node.name: node.planned_parent for node in self.root.nodes if node.planned}
+
+    @property
+    def members(self) -> dict[str, pb.NodeStatus]:
+        """The nodes that have registered and not ended."""
+        if self.root is None:
+            return {}
+        member = pb.NodeStatus.STATE_MEMBER
+        return {node.name: node for node in self.root.nodes if node.state == member}
+
+    def named(self, topology: str) -> dict[int, int]:
+        """The largest number that is known to have been given in each layer."""
+        ids = [each["metadata"]["name"] for each in self.of_kind("Deployment")]
+        ids += [] if self.root is None else [node.name for node in self.root.nodes]
+        found: dict[int, int] = {}
+        for id in ids:
+            known = names.parts(id)
+            if known is not None and known[0] == topology:
+                found[known[1]] = max(found.get(known[1], -1), known[2])
+        return found
+
+    def absent(self, hosts: Iterable[Host] | None) -> frozenset[str]:
+        """Nodes whose pods are on machines that are lost."""
+        lost = {host.name for host in hosts or () if not host.ready}
+        return frozenset(id for id in self.pods if (pod := self.pod(id)) is not None and pod.machine in lost)
+
+
+def pods_of(documents: Iterable[Document]) -> dict[str, tuple[Pod, ...]]:
+    """By the node that they are of, or by the StatefulSet of the root."""
+    found: dict[str, list[Pod]] = {}
+    for each in documents:
+        labels = each["metadata"].get("labels") or {}
+        id = labels.get(names.NODE)
+        if id is None and labels.get(names.ROLE) == names.ROOT:
+            id = names.root(labels[names.TOPOLOGY])
+        if id is not None:
+            found.setdefault(id, []).append(pod_of(each))
+    return {id: tuple(sorted(pods, key=lambda pod: pod.going)) for id, pods in found.items()}
+
+
+def pod_of(document: Document) -> Pod:
+    metadata, status = document["metadata"], document.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    return Pod(
+        metadata["name"],
+        metadata["uid"],
+        (document.get("spec") or {}).get("nodeName") or "",
+        ready,
+        metadata.get("deletionTimestamp") is not None,
+        ("", "") if ready else _why(status, conditions),
+    )
+
+
+def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str]:
+    """The most telling thing that Kubernetes says about a pod that is not ready."""
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        state = container.get("state") or {}
+        for kind in _WAITS:
+            told = state.get(kind)
+            if told is not None and told.get("reason") not in ("ContainerCreating", "PodInitializing", None):
+                before = (container.get("lastState") or {}).get("terminated") or {}
+                said = told.get("message") or before.get("message") or ""
+                code = told.get("exitCode", before.get("exitCode"))
+                more = "" if code is None else f"exit code {code}"
+                return told["reason"], "; ".join(part for part in (said, more) if part) or told["reason"]
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return scheduled.get("reason") or "Unschedulable", scheduled.get("message") or "it has no machine"
+    if status.get("phase") == "Failed":
+        return status.get("reason") or "Failed", status.get("message") or "it has ended"
+    if not status.get("containerStatuses"):
+        return "Starting", "its image is pulled or its volumes are mounted"
+    return "NotReady", "it does not say that it is ready"
+
+
+def _node(deployment: Document) -> TreeNode | None:
+    metadata = deployment["metadata"]
+    known = names.parts(metadata["name"])
+    if known is None or metadata.get("deletionTimestamp") is not None or len(metadata["name"]) > NAME_LIMIT:
+        return None
+    try:
+        place = json.loads((metadata.get("annotations") or {}).get(names.PLACE) or "{}")
+        selector, host = tuple(sorted(dict(place.get("selector") or {}).items())), place.get("host")
+    except (ValueError, TypeError, AttributeError):
+        # Somebody has changed it: the node is another one than is wanted, and gives way to that.
+        selector, host = (("headwater.dev/unknown", ""),), None
+    _, layer, number = known
+    role = "child" if layer == 1 else "intermediate"
+    return TreeNode(metadata["name"], layer, number, role, "", 0.0, selector, host)  # type: ignore[arg-type]

@@ -1,0 +1,318 @@
+"""What is told of a topology: conditions with reasons, the plan, counts and the nodes that are worst off.
+
+Live numbers are rounded, and written now and then: whoever wants more of them reads metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.durations import SECOND
+from headwater.errors import Invalid, InvalidPlan, Problem
+from headwater.planning.amounts import UNIT
+from headwater_operator import names
+from headwater_operator.comparison import Conflict
+from headwater_operator.layout import Layout, TreeNode
+from headwater_operator.observation import Observed
+
+Status = dict[str, Any]
+# Nodes that are told of, and bytes of a message.
+WORST, MESSAGE = 10, 4_096
+# Fields that change all the time: they alone are no reason to write.
+LIVE = ("sources", "rate", "lag")
+# Seconds from one writing of live numbers to the next.
+SPACING = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a look at a topology has come to."""
+
+    generation: int
+    expected: int
+    observed: Observed
+    layout: Layout | None = None
+    leaving: Sequence[TreeNode] = ()
+    absent: frozenset[str] = frozenset()
+    # Why the spec as it is cannot be had, and the generation that is kept instead.
+    problem: Invalid | None = None
+    kept: int | None = None
+    rolled_back: str | None = None
+    # Whether the root has been told all of it.
+    applied: bool = False
+    unreachable: str = ""
+    suspended: bool = False
+    paused: bool = False
+    conflicts: Sequence[Conflict] = ()
+    refused: Sequence[str] = ()
+    rate: float | None = None
+    # Of the last spec that was rolled out.
+    good: int = 0
+    executors: str | None = field(default=None)
+
+    @property
+    def nodes(self) -> Sequence[TreeNode]:
+        return () if self.layout is None else self.layout.nodes
+
+    @property
+    def widths(self) -> list[int]:
+        """Of the pods that there are to be, with the root."""
+        counts = Counter(node.layer for node in self.nodes)
+        return [*(counts[layer] for layer in sorted(counts)), 1] if counts else []
+
+    @property
+    def waiting(self) -> list[TreeNode]:
+        """Nodes that are not ready, or of which the root knows nothing yet."""
+        members = self.observed.members
+        return [node for node in self.nodes if not self._ready(node) or node.id not in members]
+
+    def _ready(self, node: TreeNode) -> bool:
+        pod = self.observed.pod(node.id)
+        return pod is not None and pod.ready
+
+    @property
+    def settled(self) -> bool:
+        """Whether all is as it was asked for."""
+        return (
+            self.layout is not None
+            and not self.waiting
+            and not self.leaving
+            and self.applied
+            and self.observed.root is not None
+        )
+
+    @property
+    def resting(self) -> bool:
+        """Whether a tree that is suspended has come to rest."""
+        return self.suspended and not any(self.observed.pods.values())
+
+
+def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
+    """The status of a topology; `before` is the one that it has, `now` a time as the API writes it."""
+    found: Status = {"observedGeneration": report.generation}
+    if report.widths:
+        ready = [node for node in report.nodes if node not in report.waiting]
+        found |= {
+            "widths": " ".join(map(str, report.widths)),
+            "nodes": sum(report.widths),
+            "readyNodes": len(ready) + int(report.observed.root is not None),
+            "layers": _layers(report),
+        }
+    found["root"] = _root(report)
+    worst = [_worst(report, node) for node in report.waiting[:WORST]]
+    if worst and not report.suspended:
+        found["worst"] = worst
+    if report.good:
+        found["lastGoodGeneration"] = report.good
+    found |= _live(report)
+    found["conditions"] = conditions(report, before.get("conditions") or (), now)
+    return found
+
+
+def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> bool:
+    """Whether a status is to be written, so many seconds behind the last one."""
+    if _lasting(before) != _lasting(after):
+        return True
+    return seconds >= SPACING and any(before.get(name) != after.get(name) for name in LIVE)
+
+
+def _lasting(status: Mapping[str, Any]) -> Status:
+    return {name: value for name, value in status.items() if name not in LIVE}
+
+
+def conditions(report: Report, before: Iterable[Mapping[str, Any]], now: str) -> list[Status]:
+    """Each since it last changed."""
+    known = {each["type"]: each for each in before}
+    found = []
+    for kind, (holds, reason, message) in (
+        ("Planned", _planned(report)),
+        ("Progressing", _progressing(report)),
+        ("Ready", _is_ready(report)),
+        ("Degraded", _degraded(report)),
+    ):
+        status = "True" if holds else "False"
+        held = known.get(kind, {})
+        found.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message.encode()[:MESSAGE].decode(errors="ignore"),
+                "observedGeneration": report.generation,
+                "lastTransitionTime": held.get("lastTransitionTime", now)
+                if held.get("status") == status
+                else now,
+            }
+        )
+    return found
+
+
+Told = tuple[bool, str, str]
+
+
+def _planned(report: Report) -> Told:
+    if report.problem is not None:
+        reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
+        return False, reason, listed(report.problem.problems)
+    if report.layout is None:
+        return False, "NotYet", "it was not planned yet"
+    notes = "".join(f"; {note}" for note in report.layout.plan.notes)
+    widths = " ".join(map(str, report.widths))
+    return True, "Planned", f"{widths}: {sum(report.widths)} nodes for {report.expected} sources{notes}"
+
+
+def _progressing(report: Report) -> Told:
+    if report.paused:
+        return False, "Paused", f"the annotation {names.PAUSE} is there: nothing is changed until it goes"
+    if report.suspended:
+        if report.resting:
+            return False, "Suspended", "all pods are gone, the root's volume is kept"
+        return True, "Suspending", "what nodes hold goes to the root, layer by layer"
+    if report.layout is None:
+        return False, "NotPlanned", "there is nothing to be rolled out"
+    if report.waiting:
+        first = report.waiting[0]
+        said = f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready: {first.id} "
+        return True, "Starting", said + _why(report, first)[1]
+    if report.observed.root is None:
+        return True, "Starting", f"the root does not answer: {_root_why(report)}"
+    if not report.applied:
+        return True, "Applying", "the root is not told all of it yet"
+    if report.leaving:
+        ids = ", ".join(node.id for node in report.leaving[:WORST])
+        return True, "Draining", f"{len(report.leaving)} nodes end when nobody sends to them any more: {ids}"
+    return False, "Settled", "all nodes are there, and the root has told them who sends to whom"
+
+
+def _is_ready(report: Report) -> Told:
+    root = report.observed.root
+    if report.suspended:
+        return False, "Suspended", "spec.suspend is set"
+    if report.layout is None:
+        return False, "NotPlanned", "there is no plan"
+    if root is None:
+        return False, "RootNotReady", _root_why(report)
+    if report.waiting:
+        return False, "NodesNotReady", f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready"
+    if not root.generation:
+        return False, "NotApplied", "the root has no queries and nodes yet"
+    here = root.totals.sources - root.totals.retired
+    return True, "Committing", f"the root commits; {here} of {report.expected} sources have come"
+
+
+def _degraded(report: Report) -> Told:
+    if report.rolled_back is not None:
+        kept = f"generation {report.kept} runs instead" if report.kept else "nothing else is known to run"
+        return True, "RolledBack", f"{report.rolled_back}; {kept}"
+    if report.problem is not None and report.kept:
+        reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
+        said = f"generation {report.kept} runs on: {listed(report.problem.problems)}"
+        return True, reason, said
+    if report.executors is not None:
+        return True, "CheckpointNotShared", report.executors
+    if report.conflicts:
+        return True, "NameTaken", "; ".join(map(str, report.conflicts))
+    if report.absent:
+        ids = sorted(report.absent)
+        said = f"{len(ids)} nodes are on machines that are lost: {', '.join(ids[:WORST])}"
+        return True, "MachinesLost", said
+    root = report.observed.root
+    if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
+        return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
+    if root is not None and root.degraded:
+        return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
+    if report.refused:
+        listed_ids = ", ".join(report.refused[:WORST])
+        return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
+    return False, "AsPlanned", "nothing is wrong that is known of"
+
+
+def listed(problems: Iterable[Problem]) -> str:
+    return "; ".join(map(str, problems))
+
+
+def _layers(report: Report) -> list[Status]:
+    assert report.layout is not None
+    plan, waiting = report.layout.plan, Counter(node.layer for node in report.waiting)
+    found = []
+    for number, width in enumerate(report.widths, start=1):
+        role = "root" if number == len(report.widths) else "child" if number == 1 else "intermediate"
+        # A plan of one layer is a child under a root that gets as much.
+        layer = plan.layers[min(number, len(plan.layers)) - 1]
+        ready = width - waiting[number]
+        if role == "root":
+            ready = int(report.observed.root is not None)
+        rate, headroom = float(layer.rates.max()) / UNIT, float(layer.headroom.min())
+        found.append(
+            {
+                "layer": number,
+                "role": role,
+                "width": width,
+                "ready": ready,
+                "rate": rounded(rate),
+                "headroom": rounded(max(headroom, 0.0)),
+            }
+        )
+    return found
+
+
+def _worst(report: Report, node: TreeNode) -> Status:
+    reason, message = _why(report, node)
+    return {"name": node.id, "reason": reason, "message": message.encode()[:512].decode(errors="ignore")}
+
+
+def _why(report: Report, node: TreeNode) -> tuple[str, str]:
+    pod = report.observed.pod(node.id)
+    if pod is None:
+        return "NoPod", "has no pod yet"
+    if pod.ready:
+        return "NotRegistered", "is ready, but the root does not know it yet"
+    return pod.why
+
+
+def _root(report: Report) -> str:
+    if report.suspended:
+        return "Suspended" if report.resting else "Suspending"
+    if report.observed.root is not None:
+        return "Ready"
+    pod = report.observed.pod(names.root(_topology(report)))
+    if pod is None:
+        return "NoPod"
+    return "Unreachable" if pod.ready else pod.why[0][:63]
+
+
+def _root_why(report: Report) -> str:
+    pod = report.observed.pod(names.root(_topology(report)))
+    if pod is None:
+        return "it has no pod yet"
+    if not pod.ready:
+        return f"{pod.why[0]}: {pod.why[1]}"
+    return report.unreachable or "it was not asked yet"
+
+
+def _topology(report: Report) -> str:
+    for id in report.observed.pods:
+        if names.parts(id) is None:
+            return id.removesuffix("-root")
+    return ""
+
+
+def _live(report: Report) -> Status:
+    root = report.observed.root
+    if root is None:
+        return {}
+    totals = root.totals
+    found: Status = {"sources": totals.sources - totals.idle - totals.retired}
+    if report.rate is not None:
+        found["rate"] = rounded(report.rate)
+    if root.HasField("watermark") and root.HasField("largest"):
+        found["lag"] = f"{rounded(max(root.largest - root.watermark, 0) / SECOND):g}s"
+    return found
+
+
+def rounded(number: float) -> float:
+    """To two digits."""
+    return float(f"{number:.2g}")
