@@ -25,6 +25,10 @@ def refused(document: Mapping[str, Any], problems: Iterable[Problem], now: str) 
     return _status(document, False, "Invalid", listed(problems), now)
 
 
+def rejected(document: Mapping[str, Any], words: str, now: str) -> Status:
+    return _status(document, False, "Refused", words, now)
+
+
 def orphaned(document: Mapping[str, Any], topology: str, now: str) -> Status:
     return _status(document, False, "NoTopology", f"there is no topology {topology!r} in this namespace", now)
 

@@ -1,7 +1,7 @@
 """The loop of one topology: observe, plan, render, compare, apply, report.
 
-Every look begins from what is there and ends with what is missing done, so it may be cut off anywhere and begun
-again by another process. What is remembered between looks is about time alone.
+Every look begins from what is there and ends with what is missing done, so it may be cut off anywhere and
+begun again by another process. What is remembered between looks is about time alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headwater.durations import SECOND
-from headwater.errors import HeadwaterError, Invalid, InvalidPlan
+from headwater.errors import HeadwaterError, Invalid
 from headwater.topology import API_VERSION, TOPOLOGY_KIND, Topology, topology_of
 from headwater_operator import kinds, leaving, names, queryreports
 from headwater_operator.asking import Asked, asked_of
@@ -47,6 +47,7 @@ MEASURED = 10.0
 KEPT_BYTES = 900_000
 # Requests under way at a time, for all topologies together.
 REQUESTS = 8
+NOTHING = Asked((), (), {}, {})
 
 
 @dataclass(slots=True)
@@ -99,12 +100,15 @@ class Reconciler:
         memory = self._memories.setdefault((namespace, name), Memory())
         return _Look(self, document, memory).run()
 
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(time.time(), UTC)
+
     def _tell_orphans(self, namespace: str, name: str) -> None:
         for each in self._cluster.list(kinds.QUERY, namespace):
             if (each.get("spec") or {}).get("topologyRef") == name:
                 self.tell_query(each, queryreports.orphaned(each, name, _stamp()))
 
-    def tell_query(self, document: Document, status: dict[str, Any]) -> None:
+    def tell_query(self, document: Mapping[str, Any], status: dict[str, Any]) -> None:
         """Have a query with this status, if it has another."""
         metadata = document["metadata"]
         if (document.get("status") or {}) != status:
@@ -128,12 +132,14 @@ class _Look:
         status, unreachable = self._of._lookout.ask_root(observed, self._owner.namespace, self._owner.name)
         observed = replace(observed, root=status)
         self._measure(status)
-        report = Report(self._generation, 0, observed, unreachable=unreachable, rate=self._memory.rate)
+        report = Report(
+            self._owner.name, self._generation, 0, observed, unreachable=unreachable, rate=self._memory.rate
+        )
         chosen = self._chosen(observed)
         report = replace(report, problem=chosen.problem, kept=chosen.kept, rolled_back=chosen.rolled_back)
         report = replace(report, good=chosen.good)
         if chosen.topology is None:
-            return self._told(report, Asked((), (), {}, {}), {})
+            return self._told(report, NOTHING, {})
         topology, asked = chosen.topology, chosen.asked
         report = replace(report, expected=topology.expected, suspended=topology.suspend, paused=paused)
         report = replace(report, layout=chosen.layout, refused=tuple(asked.refused))
@@ -175,10 +181,10 @@ class _Look:
         conditions = (self._document.get("status") or {}).get("conditions") or ()
         for each in conditions:
             # By a process before this one.
-            if each["type"] == "Degraded" and each["reason"] == "RolledBack":
-                if each.get("observedGeneration") == self._generation:
-                    self._memory.failed = self._generation
-                    return str(each["message"]).partition(";")[0]
+            known = (each["type"], each["reason"], each.get("observedGeneration"))
+            if known == ("Degraded", "RolledBack", self._generation):
+                self._memory.failed = self._generation
+                return str(each["message"]).partition(";")[0]
         return None
 
     def _planned(self, document: Document, observed: Observed, *, good: int) -> _Chosen:
@@ -299,7 +305,7 @@ class _Look:
         advertised: Mapping[str, str] = {}
         everybody = parties(self._owner, topology, nodes, advertised)
         material = certified(
-            self._owner.name, everybody, observed.secrets, self._devices(topology), datetime.now(UTC)
+            self._owner.name, everybody, observed.secrets, self._devices(topology), self._of.now()
         )
         wanted = render(
             self._owner,
@@ -433,7 +439,10 @@ class _Look:
             except HeadwaterError as error:
                 log.warning("queries are not known", extra={**self._who, "problem": str(error)})
         for name, document in asked.taken.items():
-            self._of.tell_query(document, queryreports.taken(document, found.get(name), now))
+            if name in refused:
+                self._of.tell_query(document, queryreports.rejected(document, refused[name], now))
+            else:
+                self._of.tell_query(document, queryreports.taken(document, found.get(name), now))
 
     def _plan_event(self, report: Report) -> None:
         widths = " ".join(map(str, report.widths))
@@ -479,7 +488,7 @@ class _Chosen:
 
     topology: Topology | None = None
     document: Document = field(default_factory=dict)
-    asked: Asked = Asked((), (), {}, {})
+    asked: Asked = NOTHING
     layout: Layout | None = None
     problem: Invalid | None = None
     kept: int | None = None
@@ -512,4 +521,4 @@ def _words(problems: pb.Problems) -> str:
 
 
 def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from headwater.durations import SECOND
@@ -31,6 +31,7 @@ SPACING = 30.0
 class Report:
     """What a look at a topology has come to."""
 
+    topology: str
     generation: int
     expected: int
     observed: Observed
@@ -51,7 +52,7 @@ class Report:
     rate: float | None = None
     # Of the last spec that was rolled out.
     good: int = 0
-    executors: str | None = field(default=None)
+    executors: str | None = None
 
     @property
     def nodes(self) -> Sequence[TreeNode]:
@@ -278,26 +279,19 @@ def _root(report: Report) -> str:
         return "Suspended" if report.resting else "Suspending"
     if report.observed.root is not None:
         return "Ready"
-    pod = report.observed.pod(names.root(_topology(report)))
+    pod = report.observed.pod(names.root(report.topology))
     if pod is None:
         return "NoPod"
     return "Unreachable" if pod.ready else pod.why[0][:63]
 
 
 def _root_why(report: Report) -> str:
-    pod = report.observed.pod(names.root(_topology(report)))
+    pod = report.observed.pod(names.root(report.topology))
     if pod is None:
         return "it has no pod yet"
     if not pod.ready:
         return f"{pod.why[0]}: {pod.why[1]}"
     return report.unreachable or "it was not asked yet"
-
-
-def _topology(report: Report) -> str:
-    for id in report.observed.pods:
-        if names.parts(id) is None:
-            return id.removesuffix("-root")
-    return ""
 
 
 def _live(report: Report) -> Status:

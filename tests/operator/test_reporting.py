@@ -1,0 +1,169 @@
+"""What is told of a topology, and when it is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headwater.errors import Invalid, InvalidPlan, Problem
+from headwater_operator.crds import status as schema
+from headwater_operator.layout import Layout
+from headwater_operator.observation import Observed
+from headwater_operator.reporting import Report, is_due, rounded, status_of
+from headwater_wire.v1 import control_pb2 as pb
+from tests.operator.test_layout import fresh, topology
+from tests.operator.views import member, observed, pod, root
+
+NOW = "2026-01-01T00:00:00Z"
+ROOT_POD = pod("factory-root", role="root")
+
+
+def layout() -> Layout:
+    return fresh(topology(100))
+
+
+def seen(found: Layout, *, answer: pb.StatusReply | None = None, pods: Any = None) -> Observed:
+    shown = [*(pod(node.id, role=node.role) for node in found.nodes), ROOT_POD] if pods is None else pods
+    return observed(list(found.nodes), shown, answer)
+
+
+def settled(**more: Any) -> Report:
+    found = layout()
+    answer = root(*(member(node.id, parent=node.parent) for node in found.nodes))
+    return Report("factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, **more)
+
+
+def told(report: Report) -> dict[str, tuple[str, str]]:
+    status = status_of(report, {}, NOW)
+    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+
+
+def test_a_tree_that_is_as_it_should_be() -> None:
+    report = settled()
+    assert report.settled
+    assert told(report) == {
+        "Planned": ("True", "Planned"),
+        "Progressing": ("False", "Settled"),
+        "Ready": ("True", "Committing"),
+        "Degraded": ("False", "AsPlanned"),
+    }
+    status = status_of(report, {}, NOW)
+    assert (status["widths"], status["nodes"], status["readyNodes"]) == ("3 2 1", 6, 6)
+    assert status["layers"][0] == {
+        "layer": 1,
+        "role": "child",
+        "width": 3,
+        "ready": 3,
+        "rate": 17.0,
+        "headroom": 0.15,
+    }
+    assert status["layers"][-1]["role"] == "root"
+    assert (status["root"], status["lastGoodGeneration"]) == ("Ready", 3)
+
+
+def test_every_field_is_one_of_the_definition() -> None:
+    found = layout()
+    answer = root(*(member(node.id) for node in found.nodes[1:]), watermark=1_000_000, largest=3_540_000)
+    answer.totals.sources, answer.totals.idle = 90, 4
+    report = Report("factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, rate=1234.5)
+    status = status_of(report, {}, NOW)
+    known = schema.of_topology()["properties"]
+    assert set(status) <= set(known)
+    assert set(status["worst"][0]) == set(known["worst"]["items"]["properties"])
+    assert set(status["layers"][0]) == set(known["layers"]["items"]["properties"])
+    assert set(status["conditions"][0]) == set(known["conditions"]["items"]["properties"])
+    assert (status["sources"], status["rate"], status["lag"]) == (86, 1200.0, "2.5s")
+
+
+def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
+    found = layout()
+    first, _, *others = found.nodes
+    waits = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}
+    pods = [
+        pod(first.id, ready=False, containerStatuses=[waits]),
+        *(pod(node.id, role=node.role) for node in others),
+        ROOT_POD,
+    ]
+    report = Report("factory", 1, 100, seen(found, pods=pods, answer=root()), found)
+    status = status_of(report, {}, NOW)
+    assert told(report)["Progressing"] == ("True", "Starting")
+    assert told(report)["Ready"] == ("False", "NodesNotReady")
+    assert status["worst"][0] == {"name": first.id, "reason": "ImagePullBackOff", "message": "not found"}
+    assert status["worst"][1]["reason"] == "NoPod"
+    assert status["worst"][2]["reason"] == "NotRegistered"
+    assert status["readyNodes"] == 1
+
+
+@pytest.mark.parametrize(
+    "change, kind, expected",
+    [
+        ({"problem": Invalid("w", [Problem("spec.x", "is y", "do z")])}, "Planned", ("False", "InvalidSpec")),
+        ({"problem": InvalidPlan([Problem("spec.x", "is y", "do z")])}, "Planned", ("False", "NoPlan")),
+        (
+            {"problem": InvalidPlan([Problem("spec.x", "is y", "do z")]), "kept": 2},
+            "Degraded",
+            ("True", "NoPlan"),
+        ),
+        ({"rolled_back": "it did not come", "kept": 2}, "Degraded", ("True", "RolledBack")),
+        ({"absent": frozenset({"factory-l1-0"})}, "Degraded", ("True", "MachinesLost")),
+        ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
+        ({"paused": True}, "Progressing", ("False", "Paused")),
+        ({"suspended": True}, "Progressing", ("True", "Suspending")),
+        ({"suspended": True}, "Ready", ("False", "Suspended")),
+        ({"applied": False}, "Progressing", ("True", "Applying")),
+    ],
+)
+def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expected: tuple[str, str]) -> None:
+    assert told(replace(settled(), **change))[kind] == expected
+
+
+def test_a_root_that_does_not_answer() -> None:
+    found = layout()
+    report = Report("factory", 1, 100, seen(found), found, unreachable="UNAVAILABLE: no route")
+    assert told(report)["Ready"] == ("False", "RootNotReady")
+    status = status_of(report, {}, NOW)
+    assert status["root"] == "Unreachable"
+    assert "no route" in next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
+    nothing = Report("factory", 1, 100, seen(found, pods=[]), found)
+    assert status_of(nothing, {}, NOW)["root"] == "NoPod"
+
+
+def test_sinks_and_windows_that_wait_are_told() -> None:
+    report = settled()
+    assert report.observed.root is not None
+    report.observed.root.sinks.add(name="postgres", failure="connection refused")
+    assert told(report)["Degraded"] == ("True", "SinkFails")
+
+
+def test_a_tree_at_rest() -> None:
+    report = replace(settled(), suspended=True)
+    assert not report.resting
+    rests = replace(report, observed=observed([], []))
+    assert rests.resting
+    assert told(rests)["Progressing"] == ("False", "Suspended")
+    assert status_of(rests, {}, NOW)["root"] == "Suspended"
+
+
+def test_a_condition_holds_since_it_changed() -> None:
+    before = status_of(settled(), {}, NOW)
+    after = status_of(replace(settled(), applied=False), before, "2027-01-01T00:00:00Z")
+    since = {each["type"]: each["lastTransitionTime"] for each in after["conditions"]}
+    assert since["Planned"] == NOW
+    assert since["Progressing"] == "2027-01-01T00:00:00Z"
+
+
+def test_live_numbers_alone_are_written_now_and_then() -> None:
+    before = status_of(settled(rate=100.0), {}, NOW)
+    same = status_of(settled(rate=100.4), before, NOW)
+    assert not is_due(before, same, 1_000.0)
+    other = status_of(settled(rate=200.0), before, NOW)
+    assert not is_due(before, other, 29.0)
+    assert is_due(before, other, 30.0)
+    assert is_due(before, status_of(replace(settled(), applied=False), before, NOW), 0.0)
+
+
+@pytest.mark.parametrize("number, expected", [(0, 0), (123.4, 120), (0.0567, 0.057), (99.6, 100)])
+def test_two_digits(number: float, expected: float) -> None:
+    assert rounded(number) == expected
