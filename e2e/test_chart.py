@@ -12,9 +12,12 @@ import yaml
 
 from e2e import helm
 from e2e.api import DEFINITIONS, Api
+from headwater_operator import names
 from headwater_operator.crds import definitions
 from headwater_operator.crds.definitions import GROUP, VERSION
+from headwater_operator.rendering import executors
 from tests.manifests import small
+from tests.operator.trees import nodes, rendered
 
 # Those that these tests make.
 OURS = ("plain", "quiet", "orphan")
@@ -30,10 +33,142 @@ def test_helm_finds_nothing_wrong() -> None:
     assert "0 chart(s) failed" in helm.helm("lint", helm.CHART, "--strict")
 
 
+def _kind(found: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    return [each for each in found if each["kind"] in kinds]
+
+
 def test_it_renders_the_definitions() -> None:
-    found = {each["spec"]["names"]["plural"]: each for each in _rendered()}
-    assert found == definitions()
-    assert _rendered("--set", "crds.install=false") == []
+    found = _kind(_rendered(), "CustomResourceDefinition")
+    assert {each["spec"]["names"]["plural"]: each for each in found} == definitions()
+    assert _kind(_rendered("--set", "crds.install=false"), "CustomResourceDefinition") == []
+
+
+def _environment(*arguments: object) -> dict[str, Any]:
+    (operator,) = _kind(_rendered(*arguments), "Deployment")
+    (container,) = operator["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value") for each in container["env"]}
+
+
+def test_the_operator_has_the_labels_by_which_policies_know_it() -> None:
+    (operator,) = _kind(_rendered(), "Deployment")
+    assert operator["spec"]["replicas"] == 2
+    assert names.OPERATOR_LABELS.items() <= operator["spec"]["template"]["metadata"]["labels"].items()
+    pod = operator["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_images_are_those_of_the_chart_unless_others_are_named() -> None:
+    found = _environment()
+    assert (found["NODE_IMAGE"], found["ROOT_IMAGE"]) == ("headwater/node:0.1.0", "headwater/root:0.1.0")
+    given = (
+        "image.repository=example.org/hw",
+        "image.root=other/root@sha256:00",
+        "imagePullSecrets[0].name=a",
+    )
+    found = _environment(*(part for each in given for part in ("--set", each)))
+    assert (found["NODE_IMAGE"], found["ROOT_IMAGE"]) == ("example.org/hw/node:0.1.0", "other/root@sha256:00")
+    assert found["IMAGE_PULL_SECRETS"] == "a"
+
+
+@pytest.mark.parametrize(
+    "given, watched",
+    [
+        ((), ["headwater-system"]),
+        (("--set", "watchNamespaces={plant,lab}"), ["plant", "lab"]),
+        (("--set-json", "watchNamespaces=[]"), []),
+    ],
+)
+def test_rights_are_where_topologies_are(given: tuple[str, ...], watched: list[str]) -> None:
+    asked = ("--namespace", helm.NAMESPACE, *given)
+    found = _rendered(*asked)
+    assert _environment(*asked)["WATCH_NAMESPACES"] == ",".join(watched)
+    named = f"{helm.NAMESPACE}-headwater"
+    roles = [each for each in _kind(found, "Role") if each["metadata"]["name"] == named]
+    assert [each["metadata"]["namespace"] for each in roles] == watched
+    everywhere = [each for each in _kind(found, "ClusterRole") if each["metadata"]["name"] == named]
+    assert len(everywhere) == (not watched)
+    (account,) = _kind(found, "ServiceAccount")
+    for binding in _kind(found, "RoleBinding", "ClusterRoleBinding"):
+        (subject,) = binding["subjects"]
+        assert (subject["name"], subject["namespace"]) == (account["metadata"]["name"], helm.NAMESPACE)
+        role = {**binding["metadata"], "name": binding["roleRef"]["name"]}
+        assert any(
+            each["kind"] == binding["roleRef"]["kind"]
+            and each["metadata"]["name"] == role["name"]
+            and each["metadata"].get("namespace") == role.get("namespace")
+            for each in found
+        )
+
+
+def _granted(rules: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _rules(*arguments: object) -> list[dict[str, Any]]:
+    name = f"{helm.NAMESPACE}-headwater"
+    roles = _kind(_rendered("--namespace", helm.NAMESPACE, *arguments), "Role")
+    (role,) = [each for each in roles if each["metadata"]["name"] == name]
+    found: list[dict[str, Any]] = role["rules"]
+    return found
+
+
+def test_no_right_is_for_everything() -> None:
+    for role in _kind(_rendered("--set-json", "watchNamespaces=[]"), "Role", "ClusterRole"):
+        for part in (part for right in _granted(role["rules"]) for part in right):
+            assert "*" not in part
+        assert not {"escalate", "bind", "impersonate"} & {verb for _, _, verb in _granted(role["rules"])}
+
+
+def test_the_operator_may_make_whatever_it_renders() -> None:
+    spark = small(spec__root={"engine": "spark", "spark": {"executors": 1}})
+    plurals = {"NetworkPolicy": "networkpolicies"}
+    granted = _granted(_rules())
+    for each in rendered(spark, nodes("small", 2, 1), monitored=True):
+        group = each["apiVersion"].rpartition("/")[0]
+        plural = plurals.get(each["kind"], each["kind"].lower() + "s")
+        for verb in ("get", "list", "create", "patch", "delete"):
+            assert (group, plural, verb) in granted
+
+
+def test_the_operator_has_what_it_grants_to_drivers_and_only_where_it_does() -> None:
+    assert _granted(executors.RULES) <= _granted(_rules())
+    without = _granted(_rules("--set", "spark.executors.rbac=false"))
+    assert ("", "pods", "create") not in without
+    assert not {resource for _, resource, _ in without} & {"roles", "rolebindings", "serviceaccounts"}
+    assert ("", "pods", "delete") in without
+
+
+def test_nodes_and_monitoring_can_be_left_out() -> None:
+    def resources(*arguments: object) -> set[str]:
+        roles = _kind(_rendered(*arguments), "Role", "ClusterRole")
+        return {resource for role in roles for _, resource, _ in _granted(role["rules"])}
+
+    assert {"nodes", "podmonitors"} <= resources()
+    assert "nodes" not in resources("--set", "nodes.rbac=false")
+    assert "podmonitors" not in resources("--set", "alerts.enabled=false")
+
+
+def test_the_operator_is_monitored_where_somebody_understands_it() -> None:
+    kinds = ("PodMonitor", "PrometheusRule")
+    has = [part for kind in kinds for part in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
+    assert _kind(_rendered(), *kinds) == []
+    assert {each["kind"] for each in _kind(_rendered(*has), *kinds)} == set(kinds)
+    assert _kind(_rendered(*has, "--set", "alerts.enabled=false"), *kinds) == []
+    (rule,) = _kind(_rendered(*has), "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((helm.CHART / "files" / "alerts.yaml").read_text())
+
+
+def test_the_values_for_k3s_are_taken() -> None:
+    found = _rendered("--values", helm.CHART / "values-k3s.yaml")
+    (operator,) = _kind(found, "Deployment")
+    assert operator["spec"]["replicas"] == 1
 
 
 @pytest.mark.parametrize(
@@ -42,6 +177,12 @@ def test_it_renders_the_definitions() -> None:
         ("crd.install=true", "'crd' not allowed"),
         ("crds.install=maybe", "got string, want boolean"),
         ("crds.keep=true", "'keep' not allowed"),
+        ("watchNamespaces=plant", "got string, want null or array"),
+        ("watchNamespaces={Plant}", "does not match pattern"),
+        ("image.pullPolicy=Sometimes", "value must be one of"),
+        ("image.registry=example.org", "'registry' not allowed"),
+        ("replicas=none", "got string, want integer"),
+        ("spark.executors.rbc=true", "'rbc' not allowed"),
     ],
 )
 def test_values_that_nobody_knows_are_refused(given: str, said: str) -> None:

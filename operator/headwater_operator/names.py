@@ -29,6 +29,9 @@ CONFIGURATION = f"{GROUP}/configuration"
 
 # Where nodes and the root listen: for the tree, and for probes and metrics.
 TREE_PORT, METRICS_PORT = 7070, 9100
+# Of the driver of a Spark root with executors: where they read its inbox and where they report; and of all of
+# them: where they fetch what others have computed.
+INBOX_PORT, DRIVER_PORT, BLOCKS_PORT = 7077, 7078, 7079
 # How the root is called by those below it, whatever its topology; and the operator by the root.
 ROOT, OPERATOR = "root", "operator"
 # The values of the label ROLE beside those of nodes.

@@ -559,8 +559,39 @@ def test_a_root_without_executors_has_no_rights() -> None:
     assert {each["kind"] for each in found} >= set(kinds)
     assert one(found, "Role", "small-root")["rules"] == executors.RULES
     root = _container(found, "small-root")
-    assert root["args"][-4:] == ["--executors", "2", "--executor-image", IMAGES.root]
-    assert {"POD_IP", "POD_NAME", "NAMESPACE"} <= _environment(root).keys()
+    template = f"{bootstrap.PATH}/executor.json"
+    asked = ["--executors", "2", "--executor-image", IMAGES.root, "--executor-template", template]
+    assert root["args"][-6:] == asked
+    assert {"POD_IP", "POD_NAME", "POD_NAMESPACE"} <= _environment(root).keys()
+
+
+def test_executors_see_the_volume_of_the_root_where_it_sees_it() -> None:
+    spark = {"engine": "spark", "spark": {"executors": 2}}
+    pods = {"nodeSelector": {"a": "b"}, "env": [{"name": "TZ", "value": "UTC"}]}
+    document = small(spec__root=spark, spec__placement={"root": pods})
+
+    def template(**storage: str) -> dict[str, Any]:
+        found = rendered(
+            {**document, "spec": {**document["spec"], "root": {**spark, "storage": storage}}}, []
+        )
+        told: dict[str, Any] = json.loads(one(found, "ConfigMap", "small-bootstrap")["data"]["executor.json"])
+        (container,) = told["spec"]["containers"]
+        root = _container(found, "small-root")
+        for mounts in (container["volumeMounts"], root["volumeMounts"]):
+            assert {"name": "data", "mountPath": "/data"} in mounts
+        volumes = templates(found)["small-root"]["spec"]["volumes"]
+        assert [each for each in volumes if each["name"] == "data"] == [told["spec"]["volumes"][1]]
+        assert list(_unknown(told, "V1Pod", "Pod")) == []
+        assert told["spec"]["securityContext"] == templates(found)["small-root"]["spec"]["securityContext"]
+        assert container["securityContext"] == root["securityContext"]
+        assert told["metadata"]["labels"] == {**names.labels("small"), names.ROLE: "executor"}
+        return told
+
+    # A claim of ours is for one machine; one of the user's is taken for one that many can mount.
+    (beside,) = template()["spec"]["affinity"]["podAffinity"].values()
+    assert beside[0]["topologyKey"] == "kubernetes.io/hostname"
+    assert beside[0]["labelSelector"]["matchLabels"] == {names.TOPOLOGY: "small", names.ROLE: "root"}
+    assert template(claim="shared")["spec"]["affinity"].keys() == {"nodeAffinity"}
 
 
 def test_a_suspended_topology_keeps_its_names_and_its_volume() -> None:
@@ -643,8 +674,10 @@ def test_only_children_are_open_to_devices() -> None:
         },
     ]
     assert peers("small-l2", 7070) == peers("small-root", 7070) == inside
-    (within,) = policies["small-root-executors"]["spec"]["ingress"]
-    assert within in policies["small-root"]["spec"]["ingress"]
+    executor = {"podSelector": {"matchLabels": {names.TOPOLOGY: "small", names.ROLE: "executor"}}}
+    root = {"podSelector": {"matchLabels": {names.TOPOLOGY: "small", names.ROLE: "root"}}}
+    assert [peers("small-root", port) for port in (7077, 7078, 7079)] == [[executor]] * 3
+    assert peers("small-root-executors", 7079) == [root, executor]
 
 
 # Certificates

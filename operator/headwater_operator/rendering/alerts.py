@@ -79,6 +79,14 @@ def alerts(owner: Owner, topology: Topology, nodes: Sequence[TreeNode], *, runni
             f"{who}: the root commits nothing, though sources are there",
         ),
         Alert(
+            "HeadwaterTopologyNotReady",
+            # Nothing is counted where none is ready.
+            f"(count(headwater_node_ready{{{tree}}} == 1) or vector(0)) < {len(nodes)}",
+            "10m",
+            "warning",
+            f"{who}: of {len(nodes)} nodes only {{{{ $value }}}} are ready",
+        ),
+        Alert(
             "HeadwaterNodeNotReady",
             f"min by (node) (headwater_node_ready{{{tree}}}) == 0",
             "5m",

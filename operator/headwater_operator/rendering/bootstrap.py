@@ -21,14 +21,19 @@ from headwater_operator.rendering.objects import Manifest, Owner, digest, manife
 from headwater_operator.rendering.pods import Volume
 
 PATH = "/etc/headwater/bootstrap"
-TOPOLOGY_FILE, CHILD_FILE = "topology.json", "child.json"
+TOPOLOGY_FILE, CHILD_FILE, EXECUTOR_FILE = "topology.json", "child.json", "executor.json"
 # Folders of an image that a volume must not take the place of; what is asked for there lies below DATA.
 _OF_IMAGES = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|sys|tmp|usr)?(/.*)?")
 DATA = "/data"
 
 
-def bootstrap(owner: Owner, topology: Topology, document: Mapping[str, Any]) -> Manifest:
+def bootstrap(
+    owner: Owner, topology: Topology, document: Mapping[str, Any], executor: Manifest | None
+) -> Manifest:
+    """`executor` is the template of executors, if there are any."""
     files = {TOPOLOGY_FILE: _text(_told(owner, document))}
+    if executor is not None:
+        files[EXECUTOR_FILE] = _text(executor)
     if topology.archive is not None:
         files[CHILD_FILE] = _text(_child(topology.archive))
     return manifest(owner, "v1", "ConfigMap", names.bootstrap(owner.name), data=files)
@@ -38,13 +43,14 @@ def volume(owner: Owner) -> Volume:
     return Volume("bootstrap", PATH, {"configMap": {"name": names.bootstrap(owner.name)}})
 
 
-def of_the_root(topology: Topology) -> str:
-    """A digest of what the root reads only when it starts. Sources, limits of nodes, queries and placement
-    are not among it; and its volume stands in its pod."""
+def of_the_root(topology: Topology, executor: Manifest | None) -> str:
+    """A digest of what the root reads only when it starts. Sources, limits of nodes and queries are not among
+    it; and its volume stands in its pod."""
     root = asdict(topology.root)
     del root["storage"]
     keys = topology.limits.keys_per_source
-    return digest({"root": root, "startTimeout": topology.start_timeout, "keysPerSource": keys})
+    read = {"root": root, "startTimeout": topology.start_timeout, "keysPerSource": keys}
+    return digest({**read, "executor": executor})
 
 
 def of_children(topology: Topology) -> str | None:

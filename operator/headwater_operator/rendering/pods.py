@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,21 @@ from headwater_operator.rendering.objects import Owner
 USER = 65_532
 TLS_PATH = "/etc/headwater/tls"
 CERTIFICATE, KEY, AUTHORITIES = (f"{TLS_PATH}/{file}" for file in ("tls.crt", "tls.key", "ca.crt"))
+# Of every pod and of every container.
+POD_SECURITY: Mapping[str, Any] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    # The volume of a root holds many files.
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: Mapping[str, Any] = {
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+}
 # An endpoint of ours answers after 5 seconds at the latest.
 _ANSWER_SECONDS = 6
 
@@ -38,6 +54,9 @@ class Volume:
     path: str
     source: Mapping[str, Any]
     writable: bool = False
+
+
+TMP = Volume("tmp", "/tmp", {"emptyDir": {}}, writable=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +89,13 @@ def template(
 ) -> dict[str, Any]:
     """The pod of one program with its certificate; `spec` is what is its own."""
     mounted = [
-        Volume("tmp", "/tmp", {"emptyDir": {}}, writable=True),
+        TMP,
         Volume("tls", TLS_PATH, {"secret": {"secretName": secret, "defaultMode": 0o440}}),
         *volumes,
     ]
-    secrets = list(dict.fromkeys((*images.pull_secrets, *placement.image_pull_secrets)))
     optional = {
         "priorityClassName": placement.priority_class,
-        "imagePullSecrets": [{"name": name} for name in secrets],
+        "imagePullSecrets": pull_secrets(images, placement),
         **spec,
     }
     return {
@@ -90,17 +108,9 @@ def template(
             # A Service called headwater-metrics would otherwise say where metrics are to be listened for.
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                # The volume of a root holds many files.
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": deepcopy(dict(POD_SECURITY)),
             "containers": [_container(container, placement, images.pull_policy, mounted)],
-            "volumes": [{"name": each.name, **each.source} for each in mounted],
+            "volumes": [volume(each) for each in mounted],
             **{field: value for field, value in optional.items() if value},
         },
     }
@@ -127,16 +137,23 @@ def _container(
         "readinessProbe": _probe("/readyz", period=2, failures=2),
         # Whether others answer is no reason to end it.
         "livenessProbe": _probe("/healthz", period=10, failures=6),
-        "securityContext": {
-            "readOnlyRootFilesystem": True,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [
-            {"name": each.name, "mountPath": each.path, **({} if each.writable else {"readOnly": True})}
-            for each in volumes
-        ],
+        "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
+        "volumeMounts": [mount(each) for each in volumes],
     }
+
+
+def pull_secrets(images: Images, placement: LayerPlacement) -> list[dict[str, str]]:
+    found = dict.fromkeys((*images.pull_secrets, *placement.image_pull_secrets))
+    return [{"name": name} for name in found]
+
+
+def volume(given: Volume) -> dict[str, Any]:
+    return {"name": given.name, **given.source}
+
+
+def mount(given: Volume) -> dict[str, Any]:
+    found = {"name": given.name, "mountPath": given.path}
+    return found if given.writable else {**found, "readOnly": True}
 
 
 def variable(name: str, value: str) -> Variable:

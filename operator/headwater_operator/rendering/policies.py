@@ -55,10 +55,10 @@ def _of_the_root(owner: Owner, topology: Topology) -> Iterator[Manifest]:
     rules = [_to(names.TREE_PORT, *_inside(owner)), _to(names.METRICS_PORT)]
     if executors.wanted(topology):
         executor = of_topology(owner, role=names.EXECUTOR)
-        # Spark's ports are many, and between these alone.
-        within: dict[str, Any] = {"from": [_pods(root), _pods(executor)]}
-        rules.append(within)
-        yield _policy(owner, names.executors(owner.name), {names.ROLE: names.EXECUTOR}, executor, [within])
+        ports = (names.INBOX_PORT, names.DRIVER_PORT, names.BLOCKS_PORT)
+        rules += [_to(port, _pods(executor)) for port in ports]
+        blocks = _to(names.BLOCKS_PORT, _pods(root), _pods(executor))
+        yield _policy(owner, names.executors(owner.name), {names.ROLE: names.EXECUTOR}, executor, [blocks])
     yield _policy(owner, names.root(owner.name), {names.ROLE: names.ROOT}, root, rules)
 
 

@@ -70,6 +70,19 @@ def claim(owner: Owner, topology: Topology) -> Manifest | None:
     )
 
 
+def executor(owner: Owner, topology: Topology, images: Images) -> Manifest | None:
+    """The template of executors; None if there are none."""
+    if not executors.wanted(topology):
+        return None
+    return executors.template(owner, topology, images, _volume(owner, topology))
+
+
+def _volume(owner: Owner, topology: Topology) -> Volume:
+    """Not by volumeClaimTemplates: they know no claim that is there, and can never be changed."""
+    held = topology.root.storage.claim or names.claim(owner.name)
+    return Volume("data", _DATA, {"persistentVolumeClaim": {"claimName": held}}, writable=True)
+
+
 def _labels() -> dict[str, str]:
     # Without its layer: the number of that changes with the plan.
     return {names.ROLE: names.ROOT}
@@ -77,7 +90,7 @@ def _labels() -> dict[str, str]:
 
 def _template(owner: Owner, topology: Topology, images: Images, restart: str | None) -> dict[str, Any]:
     placement, asked = topology.placement.root, topology.root
-    annotations = {names.CONFIGURATION: bootstrap.of_the_root(topology)}
+    annotations = {names.CONFIGURATION: bootstrap.of_the_root(topology, executor(owner, topology, images))}
     if restart is not None:
         annotations[names.RESTART] = restart
     container = Container(
@@ -95,24 +108,18 @@ def _template(owner: Owner, topology: Topology, images: Images, restart: str | N
             *("--tls-key", pods.KEY),
             *("--tls-ca", pods.AUTHORITIES),
             "--managed",
-            *executors.arguments(topology, images),
+            *executors.arguments(topology, images, f"{bootstrap.PATH}/{bootstrap.EXECUTOR_FILE}"),
         ],
         # A Java that starts on a small machine.
         patience=300,
     )
-    held = asked.storage.claim or names.claim(owner.name)
-    volumes = [
-        bootstrap.volume(owner),
-        # Not by volumeClaimTemplates: they know no claim that is there, and can never be changed.
-        Volume("data", _DATA, {"persistentVolumeClaim": {"claimName": held}}, writable=True),
-    ]
     return pods.template(
         owner,
         placement,
         images,
         container,
         names.certificate(names.root(owner.name)),
-        volumes,
+        [bootstrap.volume(owner), _volume(owner, topology)],
         labels=_labels(),
         annotations=annotations,
         grace=_GRACE[asked.engine],

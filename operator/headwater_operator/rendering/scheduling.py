@@ -44,6 +44,14 @@ def _both(theirs: Mapping[str, Any] | None, ours: list[dict[str, Any]]) -> dict[
     }
 
 
+def beside(affinity: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """The same, on the machine of a pod with these labels."""
+    found = deepcopy(dict(affinity))
+    terms = found.setdefault("podAffinity", {}).setdefault(_REQUIRED, [])
+    terms.append({"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": dict(labels)}})
+    return found
+
+
 def tolerations(placement: LayerPlacement, *, lost: bool) -> list[dict[str, Any]]:
     """Those of the user; with `lost`, also how long a machine may be lost, unless the user says it."""
     theirs = [_toleration(each) for each in placement.tolerations]

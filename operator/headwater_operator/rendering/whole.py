@@ -47,7 +47,7 @@ def render(
     claim = root.claim(owner, topology)
     return [
         *identities.certificates(owner, everybody, nodes, material),
-        bootstrap.bootstrap(owner, topology, document),
+        bootstrap.bootstrap(owner, topology, document, root.executor(owner, topology, images)),
         *([] if claim is None else [claim]),
         *executors.rights(owner, topology),
         *services.services(owner, topology, nodes),
