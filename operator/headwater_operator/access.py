@@ -5,7 +5,7 @@ The tables are also what the chart's roles have to grant, and nothing beyond.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -84,8 +84,16 @@ class Access:
     missing: frozenset[Right]
 
 
+class NotAllowed(Invalid):
+    """There is no place to watch; it lists every right that is missing there."""
+
+    def __init__(self, problems: Iterable[Problem], missing: frozenset[Right]) -> None:
+        super().__init__("the operator may not watch", problems)
+        self.missing = missing
+
+
 def review(cluster: Cluster, namespaces: Sequence[str]) -> Access:
-    """Ask for all of it. Without a place to watch it is `Invalid`, with every right that is missing there."""
+    """Ask for all of it."""
     _definitions(cluster)
     scopes: Sequence[str | None] = namespaces or [None]
     monitored = {at: verbs for at, verbs in MONITORING.items() if cluster.serves(at[0])}
@@ -97,12 +105,13 @@ def review(cluster: Cluster, namespaces: Sequence[str]) -> Access:
         allowed = dict(zip(asked, pool.map(lambda each: _allowed(cluster, *each), asked), strict=True))
     missing = {each for each in asked if not allowed[each]}
     left = tuple(scope for scope in scopes if not any(each in missing for each in _watches(scope)))
+    rights = frozenset(_right(each) for each in missing)
     if not left:
-        raise Invalid("the operator may not watch", [_problem(each) for each in needed if each in missing])
+        raise NotAllowed([_problem(each) for each in needed if each in missing], rights)
     return Access(
         namespaces=None if None in left else tuple(filter(None, left)),
         nodes=all(allowed[each] for each in nodes),
-        missing=frozenset(_right(each) for each in missing),
+        missing=rights,
     )
 
 

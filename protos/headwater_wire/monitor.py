@@ -42,10 +42,16 @@ class Answer:
 
 class Monitor:
     """An HTTP endpoint beside a program. `ready` says why the program is not, or None if it is; `writing`
-    whether its loop waits for the disk, and is asked in other threads."""
+    whether its loop waits for the disk, and is asked in other threads; `alive` why the program should be
+    started anew though its loop answers."""
 
-    def __init__(self, ready: Callable[[], str | None], writing: Callable[[], bool] = lambda: False) -> None:
-        self._ready, self._writing = ready, writing
+    def __init__(
+        self,
+        ready: Callable[[], str | None],
+        writing: Callable[[], bool] = lambda: False,
+        alive: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._ready, self._writing, self._alive = ready, writing, alive
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._server: ThreadingHTTPServer | None = None
@@ -84,7 +90,10 @@ class Monitor:
             encode, kind = choose_encoder(accept)
             return Answer(HTTPStatus.OK, encode(self._registry), kind)
         if path == "/healthz":
-            return Answer(HTTPStatus.OK, b"alive\n")
+            why = self._alive()
+            if why is None:
+                return Answer(HTTPStatus.OK, b"alive\n")
+            return Answer(HTTPStatus.SERVICE_UNAVAILABLE, f"not alive: {why}\n".encode())
         if path == "/readyz":
             why = self._ready()
             if why is None:
