@@ -38,9 +38,9 @@ def test_executors_that_do_not_see_the_checkpoint_are_refused(tmp_path: Path) ->
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 4, done.stderr
+    assert done.returncode == 6, done.stderr
     said = json.loads(done.stderr.splitlines()[-1])
-    assert said["message"] == "halted"
+    assert (said["message"], said["reason"]) == ("halted", "CheckpointNotShared")
     assert "do not see the driver's checkpoint; give them the same volume" in said["problem"]
     # It never listened.
     assert done.stdout == ""

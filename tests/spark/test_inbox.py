@@ -143,8 +143,8 @@ def test_over_grpc_it_is_the_same_and_for_who_has_the_word(written: Written) -> 
         written.add(size)
     written.sync()
     finished: list[int] = []
-    server, port = service.served(Service(written.inbox, "word", finished.append), "127.0.0.1")
-    client, stranger = Client(f"127.0.0.1:{port}", "word"), Client(f"127.0.0.1:{port}", "other")
+    server, address = service.served(Service(written.inbox, "word", finished.append), "127.0.0.1")
+    client, stranger = Client(address, "word"), Client(address, "other")
     try:
         assert client.reach(0, 0, 0.0) == (3, 3)
         assert client.plan(1, 3, 1) == ([3], [1, 2])
