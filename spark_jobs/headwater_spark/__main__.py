@@ -85,8 +85,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
     _executor_options(
         parser.add_argument_group(
             "executors",
-            "As pods of the cluster that this root is a pod of, made by Spark itself.\nThe service account of "
-            "the root has to have all rights on pods, and executors have to see the checkpoint.",
+            "As pods of the cluster that this root is a pod of, made by Spark itself. The service account "
+            "of the root has to have all rights on pods, and executors have to see the checkpoint.",
         )
     )
 

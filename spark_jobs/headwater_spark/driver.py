@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, RetryableError
-from headwater_spark import pods, query, reach, service, session
+from headwater_spark import orphans, pods, query, reach, service, session
 from headwater_spark.checkpoint import Checkpoint
 from headwater_spark.inbox import Inbox
 from headwater_spark.merging import Job
@@ -106,6 +106,8 @@ class Driver:
         try:
             lock = self._lock()
             nonce = reach.written(self._checkpoint.directory) if self._settings.apart else None
+            if self._settings.executors is not None:
+                orphans.remove(self._settings.executors)
             server, inbox = self._served()
             # A failpoint in a worker is one of the driver's.
             os.environ[failpoints.VICTIM] = str(os.getpid())

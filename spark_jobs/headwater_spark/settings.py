@@ -18,7 +18,8 @@ MASTERS = re.compile(
 
 
 # The API server of the cluster that the driver is a pod of.
-CLUSTER = "k8s://https://kubernetes.default.svc"
+SERVER = "https://kubernetes.default.svc"
+CLUSTER = f"k8s://{SERVER}"
 
 
 @dataclass(frozen=True, slots=True)
