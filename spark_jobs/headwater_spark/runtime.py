@@ -177,6 +177,7 @@ class SparkRoot(RootRuntime):
         await asyncio.to_thread(self._driver.wait)
         if self._driver.failed is not None:
             raise self._driver.failed
+        self._moved = self.merged, monotonic()
         try:
             return await super().start(listen)
         except BaseException:

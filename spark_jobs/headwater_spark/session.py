@@ -78,7 +78,8 @@ def started(
     directory = directory.absolute()
     scratch = (scratch or directory / "scratch").absolute()
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
+    for each in (directory, scratch):
+        each.mkdir(parents=True, exist_ok=True)
     given = _settings(name, scratch, master, memory, partitions, streaming, ui)
     options = [_java_options(directory, scratch, brief), *classes.options(runtime, os.environ)]
     given["spark.driver.extraJavaOptions"] = " ".join(options)
