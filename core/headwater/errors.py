@@ -21,6 +21,9 @@ class Problem:
 class HeadwaterError(Exception):
     """Everything that this package raises on purpose."""
 
+    # What a program ends with that can go no further because of it.
+    exit_code = 4
+
 
 class PermanentError(HeadwaterError):
     """The same call fails again until its input changes."""

@@ -81,14 +81,14 @@ class Credentials:
             problems.append(Problem(f"{section}.ca", f"{self.ca} holds no certificate ({error})", "give PEM"))
         return problems
 
-    def server(self) -> grpc.ServerCredentials:
-        """For a server: whoever connects must have a certificate of the CA."""
+    def server(self, *, mutual: bool = True) -> grpc.ServerCredentials:
+        """For a server: whoever connects must have a certificate of the CA, if it is to be mutual."""
         signature, material = self._read()
         keeper = _Keeper(self, signature)
         return grpc.dynamic_ssl_server_credentials(
             _configuration(material),
             keeper.fetch,  # type: ignore[arg-type]  # the stubs forget that None means no change
-            require_client_authentication=True,
+            require_client_authentication=mutual,
         )
 
     def channel(self) -> grpc.ChannelCredentials:

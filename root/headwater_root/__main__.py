@@ -45,12 +45,14 @@ def start(
     about: str | None,
     options: Callable[[argparse.ArgumentParser], None],
     kind: Callable[[argparse.Namespace], Callable[..., Any]],
+    more: str = "",
 ) -> int:
-    """The program of a kind of root, which has `options` of its own; `kind` imports it."""
+    """The program of a kind of root, which has `options` of its own; `kind` imports it. `more` is said behind
+    the exit codes."""
     parser = argparse.ArgumentParser(
         prog=name,
         description=about,
-        epilog=EPILOG,
+        epilog=EPILOG + more,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -130,8 +132,8 @@ def start(
         log.error(logs.told("the root cannot be started", error))
         return 2
     except HeadwaterError as error:
-        log.error("halted", extra={"problem": str(error)})
-        return 4
+        log.error("halted", extra={"reason": type(error).__name__, "problem": str(error)})
+        return error.exit_code
 
 
 if __name__ == "__main__":

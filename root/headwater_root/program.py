@@ -7,7 +7,7 @@ import errno
 import json
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -171,16 +171,20 @@ class _Program:
                 problem = Problem("--directory", f"cannot be used ({error})", "give one that can be written")
                 raise Invalid("the root cannot be started", [problem]) from error
             stack.push_async_callback(runtime.stop)
+            self._runtime = runtime
             if self._handshakes is not None:
                 self._handshakes.tell(runtime.exchange.refuse_connection)
+            ended = _ending()
             try:
-                port = await runtime.start(listen)
+                port = await _unless(ended, runtime.start(listen))
             except RuntimeError as error:
                 problem = Problem(
                     "--listen", f"{listen} cannot be listened on ({error})", "give a free address"
                 )
                 raise Invalid("the root cannot be started", [problem]) from error
-            self._runtime = runtime
+            if port is None:
+                log.info("ended before it had started")
+                return DONE
             monitor.show(RootMetrics(runtime, self._topology.name))
             # Whoever started the program reads where it listens from its first line.
             print(json.dumps({"node": "root", "port": port, "metrics": shown}), flush=True)
@@ -188,14 +192,11 @@ class _Program:
             extra |= {"records": runtime.replayed, "snapshot": runtime.restored}
             extra |= {"replay_seconds": round(runtime.replay_seconds, 3)}
             log.info("started", extra={**extra, "tls": self._credentials is not None})
-            await self._until_ended(runtime)
+            await self._until_ended(runtime, ended)
         log.info("ended", extra={"position": runtime.machine.position})
         return DONE
 
-    async def _until_ended(self, runtime: RootRuntime) -> None:
-        ended = asyncio.Event()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(name, ended.set)
+    async def _until_ended(self, runtime: RootRuntime, ended: asyncio.Event) -> None:
         while not ended.is_set():
             if runtime.failed is not None:
                 raise runtime.failed
@@ -210,3 +211,22 @@ class _Program:
             print(json.dumps(runtime.figures()), flush=True)
         if runtime.failed is not None:
             raise runtime.failed
+
+
+def _ending() -> asyncio.Event:
+    """Set when the program is told to end."""
+    ended = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, ended.set)
+    return ended
+
+
+async def _unless(ended: asyncio.Event, start: Coroutine[Any, Any, int]) -> int | None:
+    """What a start comes to, which may take minutes; None if the end comes first."""
+    starting, ending = asyncio.create_task(start), asyncio.create_task(ended.wait())
+    await asyncio.wait((starting, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if starting.done():
+        return starting.result()
+    starting.cancel()
+    return None

@@ -175,6 +175,7 @@ class RootRuntime:
         except BaseException:
             self.log.close()
             raise
+        self._credentials = credentials
         self.exchange = Exchange("root", self._take, codec, credentials)
         self._complaints = Complaints()
         self._committing: asyncio.TimerHandle | None = None

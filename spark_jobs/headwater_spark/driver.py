@@ -19,14 +19,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headwater.errors import HeadwaterError, RetryableError
-from headwater_spark import query, reach, service, session
+from headwater_spark import orphans, pods, query, reach, service, session
 from headwater_spark.checkpoint import Checkpoint
 from headwater_spark.inbox import Inbox
 from headwater_spark.merging import Job
 from headwater_spark.query import Batch, SparkFailed
+from headwater_spark.reach import CheckpointNotShared, Nonce
 from headwater_spark.service import Service
-from headwater_spark.settings import SparkSettings, cores
+from headwater_spark.settings import CLUSTER, SparkSettings
 from headwater_wire import failpoints
+from headwater_wire.credentials import Credentials
 
 log = logging.getLogger(__name__)
 LOOK = 0.05
@@ -59,11 +61,16 @@ class Driver:
         job: Job,
         inbox: Inbox,
         write: Callable[[Batch], None],
+        credentials: Credentials | None = None,
     ) -> None:
-        """`directory` is for Spark's logs and scratch files; `write` takes what each micro-batch came to."""
+        """`directory` is for Spark's logs and scratch files; `write` takes what each micro-batch came to.
+        With `credentials` what executors elsewhere read is nothing that others could."""
         self._settings, self._directory, self._checkpoint = settings, directory, checkpoint
-        self._job, self._inbox, self._write = job, inbox, write
+        self._job, self._inbox, self._write, self._credentials = job, inbox, write, credentials
         self.ui: str | None = None
+        # Of their own: how many are there, and for what the start waits, if it does.
+        self.executors = 0
+        self.waits: str | None = None
         self.failed: HeadwaterError | None = None
         self._started, self._ending = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="spark", daemon=True)
@@ -98,21 +105,24 @@ class Driver:
         lock: int | None = None
         try:
             lock = self._lock()
-            host = session.LOOPBACK
-            token = secrets.token_hex(16)
-            server, port = service.served(Service(self._inbox, token, self._inbox.finish), host)
+            nonce = reach.written(self._checkpoint.directory) if self._settings.apart else None
+            if self._settings.executors is not None:
+                orphans.remove(self._settings.executors)
+            server, inbox = self._served()
             # A failpoint in a worker is one of the driver's.
             os.environ[failpoints.VICTIM] = str(os.getpid())
             held = self._session(lock)
             if self._ending.is_set():
                 return
-            if self._settings.apart:
-                reach.check(held, self._checkpoint, self._settings.slots)
-            running.append(self._query(held, {"address": f"{host}:{port}", "token": token}))
+            if nonce is not None:
+                self._reached(held, nonce)
+            running.append(self._query(held, inbox, nonce))
             self._started.set()
             while not self._ending.wait(WATCH):
                 if not running[0].isActive:
-                    raise SparkFailed(query.cause(running[0]) or "it has stopped without a reason")
+                    raise self._ended(held, running[0], nonce)
+                if nonce is not None:
+                    self.executors = reach.present(held)
         except HeadwaterError as error:
             self._fail(error)
         # Whatever pyspark and py4j raise.
@@ -125,6 +135,47 @@ class Driver:
                 server.stop(None)
             if lock is not None:
                 os.close(lock)
+
+    def _served(self) -> tuple[grpc.Server, dict[str, str]]:
+        """The inbox, where executors reach it, and what they have to know for that."""
+        token, executors = secrets.token_hex(16), self._settings.executors
+        inbox = Service(self._inbox, token, self._inbox.finish)
+        if executors is None:
+            server, address = service.served(inbox, session.LOOPBACK)
+            return server, {"address": address, "token": token, "ca": ""}
+        server, address = service.served(inbox, executors.address, pods.INBOX_PORT, self._credentials)
+        ca = self._credentials.ca.read_text() if self._credentials is not None else ""
+        return server, {"address": address, "token": token, "ca": ca}
+
+    def _reached(self, held: SparkSession, nonce: Nonce) -> None:
+        """Raise unless executors come, and all of them see the checkpoint."""
+        begin, wanted = monotonic(), self._settings.count
+
+        def told(there: int) -> None:
+            self.executors = there
+            self.waits = f"executors are awaited: {there} of {wanted} are there"
+
+        reach.awaited(held, wanted, told, self._ending)
+        self.waits = "executors are asked whether they see the checkpoint"
+        reach.check(held, nonce, self._settings.tasks, self._ending)
+        self.waits = None
+        seconds = round(monotonic() - begin, 1)
+        log.info("executors see the checkpoint", extra={"executors": self.executors, "seconds": seconds})
+
+    def _ended(self, held: SparkSession, running: StreamingQuery, nonce: Nonce | None) -> HeadwaterError:
+        """Why a query has ended by itself."""
+        told = query.cause(running) or "it has stopped without a reason"
+        if nonce is not None:
+            if (blind := reach.blamed(nonce.directory, told)) is not None:
+                return blind
+            # State that is not there cannot be loaded, and that is before any code of ours runs.
+            try:
+                reach.check(held, nonce, self._settings.tasks, self._ending)
+            except CheckpointNotShared as error:
+                return error
+            except Exception:
+                log.debug("executors cannot be asked any more", exc_info=True)
+        return SparkFailed(told)
 
     def _fail(self, error: HeadwaterError) -> None:
         if not self._ending.is_set():
@@ -153,14 +204,16 @@ class Driver:
         made = session.started(
             "headwater",
             self._directory,
-            master=settings.master,
+            master=settings.master if settings.executors is None else CLUSTER,
             memory=settings.memory,
             partitions=self._checkpoint.buckets,
             streaming=True,
             brief=settings.brief,
             ui=settings.ui,
+            scratch=pods.SCRATCH if settings.executors is not None else None,
             conf={
                 "spark.python.daemon.module": "headwater_spark.daemon",
+                **(pods.settings(settings.executors) if settings.executors is not None else {}),
                 **conf,
                 "spark.driver.extraJavaOptions": f"{_STACK} {options}".strip(),
             },
@@ -172,10 +225,12 @@ class Driver:
         log.info("the Spark session is there", extra={"seconds": seconds, "ui": self.ui})
         return made
 
-    def _query(self, held: SparkSession, inbox: dict[str, str]) -> StreamingQuery:
+    def _query(self, held: SparkSession, inbox: dict[str, str], nonce: Nonce | None) -> StreamingQuery:
         settings = self._settings
-        options = {**inbox, "bytes": str(settings.batch_bytes), "parts": str(cores())}
-        return query.started(held, self._checkpoint, self._job, options, settings.interval, self._write)
+        options = {**inbox, "bytes": str(settings.batch_bytes), "parts": str(settings.slots)}
+        return query.started(
+            held, self._checkpoint, self._job, options, settings.interval, self._write, nonce
+        )
 
     def _end(self, running: list[StreamingQuery], held: SparkSession | None) -> None:
         # A JVM that is gone cannot stop anything.

@@ -28,6 +28,7 @@ from headwater_spark import finals
 from headwater_spark.bucket import Bucket
 from headwater_spark.feed import Kind, Row, decoded, encoded
 from headwater_spark.pieces import OtherState, Pieces
+from headwater_spark.reach import Nonce
 from headwater_wire import failpoints
 from headwater_wire.functions import Functions
 from headwater_wire.messages import Codec
@@ -53,10 +54,14 @@ class Job:
 class Merging(StatefulProcessor):
     """Calls `Bucket` with what Spark has for it."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, nonce: Nonce | None = None) -> None:
+        """With executors of their own there is a nonce in the checkpoint."""
+        self._job, self._nonce = job, nonce
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        # A task that ends here has not written any state.
+        if self._nonce is not None:
+            self._nonce.check()
         # Sums beyond float64 are infinite, as results say.
         np.seterr(over="ignore", invalid="ignore")
         state = handle.getMapState("pieces", "kind string, number long", "value binary")

@@ -18,6 +18,7 @@ from headwater.errors import PermanentError
 from headwater_spark import finals
 from headwater_spark.checkpoint import Checkpoint
 from headwater_spark.merging import SCHEMA, Job, Merging
+from headwater_spark.reach import Nonce
 from headwater_spark.source import NAME, InboxSource
 
 log = logging.getLogger(__name__)
@@ -53,12 +54,14 @@ def started(
     inbox: dict[str, str],
     interval: float,
     write: Callable[[Batch], None],
+    nonce: Nonce | None = None,
 ) -> StreamingQuery:
     """Begin, or go on where the checkpoint ends. `inbox` are the options of the source; `write` is called
-    with each micro-batch, again with the same one if it was not committed."""
+    with each micro-batch, again with the same one if it was not committed. Executors of their own have to see
+    the nonce."""
     session.dataSource.register(InboxSource)
     rows = session.readStream.format(NAME).options(**inbox, buckets=str(checkpoint.buckets)).load()
-    windows = rows.groupBy("bucket").transformWithState(Merging(job), SCHEMA, "append", "none")
+    windows = rows.groupBy("bucket").transformWithState(Merging(job, nonce), SCHEMA, "append", "none")
 
     def written(batch: DataFrame, number: int) -> None:
         # One action: a second one would run the stateful plan again.

@@ -30,7 +30,7 @@ from headwater_spark.driver import LOOK, Driver
 from headwater_spark.inbox import Inbox
 from headwater_spark.merging import Job
 from headwater_spark.query import Batch
-from headwater_spark.settings import SparkSettings, cores
+from headwater_spark.settings import SparkSettings
 from headwater_wire import failpoints
 
 # How long the end waits for windows that are not out yet, in seconds.
@@ -110,15 +110,24 @@ class SparkRoot(RootRuntime):
             Buckets(self._checkpoint.buckets).home,
         )
         self._driver = Driver(
-            self._spark, directory / "spark", self._checkpoint, job, self.inbox, self._write
+            self._spark,
+            directory / "spark",
+            self._checkpoint,
+            job,
+            self.inbox,
+            self._write,
+            self._credentials,
         )
 
     def _journal(self, directory: Path) -> Journal:
         # Each costs something with every micro-batch, however little it has to do.
-        buckets = self._spark.buckets or max(cores(), 2)
+        buckets = self._spark.buckets or max(self._spark.slots, 2)
         held = self.log.committed
         self._checkpoint = checkpoint.opened(
-            directory, directory / "checkpoint", buckets=buckets, records=held
+            directory,
+            (self._spark.checkpoint or directory / "checkpoint").absolute(),
+            buckets=buckets,
+            records=held,
         )
         if self._spark.buckets not in (0, found := self._checkpoint.buckets):
             what = f"it has {found} buckets, and {self._spark.buckets} are asked for"
@@ -168,6 +177,7 @@ class SparkRoot(RootRuntime):
         await asyncio.to_thread(self._driver.wait)
         if self._driver.failed is not None:
             raise self._driver.failed
+        self._moved = self.merged, monotonic()
         try:
             return await super().start(listen)
         except BaseException:
@@ -187,6 +197,11 @@ class SparkRoot(RootRuntime):
                 extra={"seconds": STANDS, "records": self.lag},
             )
             self._moved = self.merged, monotonic()
+
+    def unready(self) -> str | None:
+        if self._driver.failed is not None and self.failed is None:
+            return f"it has halted: {type(self._driver.failed).__name__}: {self._driver.failed}"
+        return self._driver.waits or super().unready()
 
     def _write(self, batch: Batch) -> None:
         """One micro-batch, in a thread of Spark's; raises what ends the query."""
@@ -212,6 +227,7 @@ class SparkRoot(RootRuntime):
         yield "unmerged_records", "Records in the log that Spark has not merged.", self.lag
         yield "backlog_bytes", "Bytes of records that Spark has not done with.", self.inbox.bytes
         yield "spark_up", "1 while the Spark query runs.", self._driver.up
+        yield "executors", "Executors of their own that are there.", self._driver.executors
 
     def figures(self) -> dict[str, Any]:
         return {**super().figures(), "merged": self.merged, "unmerged": self.lag, "ui": self._driver.ui}
@@ -225,6 +241,7 @@ class SparkRoot(RootRuntime):
             self.failed is None
             and self._tidings.wanted > self.merged
             and self._driver.alive
+            and self._driver.waits is None
             and monotonic() < until
         ):
             if self.outbox.full:

@@ -12,12 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from headwater_spark.inbox import Inbox
+from headwater_wire.credentials import Credentials
 from headwater_wire.v1 import inbox_pb2 as pb
 from headwater_wire.v1 import inbox_pb2_grpc as pb_grpc
 
 # So many bytes of records go into a message, unless one alone is longer.
 PORTION = 1 << 20
 THREADS = 16
+# The name in the certificate of a root.
+ROOT = "root"
 # A record may be as long as a message of the tree, and a little is around it.
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 # How long a call may take beside what it waits for, in seconds.
@@ -70,20 +73,39 @@ def _portions(first: int, records: Iterable[bytes]) -> Iterator[pb.Records]:
         yield message
 
 
-def served(service: Service, host: str) -> tuple[grpc.Server, int]:
-    """A server on a free port of a host."""
+def served(
+    service: Service, host: str, port: int = 0, credentials: Credentials | None = None
+) -> tuple[grpc.Server, str]:
+    """A server on a port of a host, or on a free one, and its address; with the certificate of the root it is
+    nothing that others could read."""
     server = grpc.server(ThreadPoolExecutor(THREADS, "inbox"), options=_OPTIONS)
     pb_grpc.add_InboxServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
-    port = server.add_insecure_port(f"{host}:0")
+    address = f"{_bracketed(host)}:{port}"
+    if credentials is None:
+        port = server.add_insecure_port(address)
+    else:
+        # Who asks proves itself by the word.
+        port = server.add_secure_port(address, credentials.server(mutual=False))
     server.start()
-    return server, port
+    return server, f"{_bracketed(host)}:{port}"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 class Client:
     """The inbox as the planner and the executors have it."""
 
-    def __init__(self, address: str, token: str) -> None:
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+    def __init__(self, address: str, token: str, ca: str = "") -> None:
+        """`ca` is whose certificate the root has, as PEM, if it has one."""
+        if ca:
+            # Whatever its address is.
+            options = [*_OPTIONS, ("grpc.ssl_target_name_override", ROOT)]
+            trusted = grpc.ssl_channel_credentials(ca.encode())
+            self._channel = grpc.secure_channel(address, trusted, options=options)
+        else:
+            self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self._stub = pb_grpc.InboxStub(self._channel)  # type: ignore[no-untyped-call]  # generated
         self._metadata = [("authorization", f"Bearer {token}")]
 

@@ -62,10 +62,12 @@ def started(
     runtime: Java | None = None,
     inherited: Sequence[int] = (),
     unwanted: Callable[[], bool] = lambda: False,
+    scratch: Path | None = None,
 ) -> SparkSession:
     """A session, the only one of this process until `ended`.
 
-    `directory` is for its logs and scratch files, and of no other session meanwhile. `memory` is the heap of
+    `directory` is for its logs and scratch files, and of no other session meanwhile; `scratch` is for scratch
+    files that are to be elsewhere. `memory` is the heap of
     the JVM. `brief` is for sessions of a minute or two: the JVM then compiles quickly instead of well. `conf`
     is added to the settings, or replaces them. With `ui` the address is `session.sparkContext.uiWebUrl`.
     `inherited` are descriptors that the JVM keeps open. `unwanted` ends a start that is under way.
@@ -74,11 +76,12 @@ def started(
         raise NotStarted("a session runs in this process already; end it first", directory)
     runtime = runtime or java.found(os.environ)
     directory = directory.absolute()
-    scratch = directory / "scratch"
+    scratch = (scratch or directory / "scratch").absolute()
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    given = _settings(name, directory, master, memory, partitions, streaming, ui)
-    options = [_java_options(directory, brief), *classes.options(runtime, os.environ)]
+    for each in (directory, scratch):
+        each.mkdir(parents=True, exist_ok=True)
+    given = _settings(name, scratch, master, memory, partitions, streaming, ui)
+    options = [_java_options(directory, scratch, brief), *classes.options(runtime, os.environ)]
     given["spark.driver.extraJavaOptions"] = " ".join(options)
     for key, value in (conf or {}).items():
         added = key == "spark.driver.extraJavaOptions"
@@ -112,14 +115,14 @@ def running(name: str, directory: Path, **options: Any) -> Iterator[SparkSession
 
 
 def _settings(
-    name: str, directory: Path, master: str, memory: str, partitions: int, streaming: bool, ui: bool
+    name: str, scratch: Path, master: str, memory: str, partitions: int, streaming: bool, ui: bool
 ) -> dict[str, str]:
     settings = {
         "spark.app.name": name,
         "spark.master": master,
         "spark.driver.memory": memory,
-        "spark.local.dir": str(directory / "scratch"),
-        "spark.sql.warehouse.dir": str(directory / "scratch" / "warehouse"),
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(partitions),
         # A stateful query has its number of partitions for ever: nothing may change it under way.
@@ -148,12 +151,12 @@ def _settings(
     return settings
 
 
-def _java_options(directory: Path, brief: bool) -> str:
+def _java_options(directory: Path, scratch: Path, brief: bool) -> str:
     quiet = Path(str(resources("headwater_spark") / "log4j2.properties"))
     options = [
         f'"-Dlog4j2.configurationFile={quiet.as_uri()}"',
         f'"-Dheadwater.spark.log={directory / "spark.log"}"',
-        f'"-Djava.io.tmpdir={directory / "scratch"}"',
+        f'"-Djava.io.tmpdir={scratch}"',
     ]
     if brief:
         options.append("-XX:TieredStopAtLevel=1")
@@ -178,10 +181,9 @@ def _launched(
         "SPARK_CONF_DIR": str(home / "conf"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    if settings["spark.master"].startswith("local"):
         # Where the user interface listens; and then Spark does not look for, and warn of, the host's name.
-        chosen["SPARK_LOCAL_IP"] = LOOPBACK
+        "SPARK_LOCAL_IP": LOOPBACK,
+    }
     # What was set for this process's own gRPC is not for others.
     own = {name for name, value in handshakes.SETTINGS.items() if os.environ.get(name) == value}
     environment = {name: value for name, value in os.environ.items() if name not in own} | chosen

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 # A task that fails, with its worker for one, is tried again.
 MASTER = "local[*,4]"
@@ -15,11 +17,47 @@ MASTERS = re.compile(
 )
 
 
+# The API server of the cluster that the driver is a pod of.
+SERVER = "https://kubernetes.default.svc"
+CLUSTER = f"k8s://{SERVER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """Executors as pods of a cluster, which Spark makes and removes itself."""
+
+    count: int
+    image: str
+    # The pod of the driver, with which they go: where it is, what it is called, its address.
+    namespace: str
+    pod: str
+    address: str
+    # Of each: what is asked of the cluster, such as 0.5; what its JVM has as heap.
+    cores: str = "1"
+    memory: str = "1g"
+    # Of a pod, in which Spark puts what it needs.
+    template: Path | None = None
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks one runs at once."""
+        return max(math.ceil(amount(self.cores)), 1)
+
+
+def amount(cores: str) -> float:
+    """Cores as Kubernetes writes them."""
+    return int(cores[:-1]) / 1_000 if cores.endswith("m") else float(cores)
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
     """How Spark is run."""
 
     master: str = MASTER
+    # In place of a master on this machine.
+    executors: Executors | None = None
+    # None: in the directory of the root.
+    checkpoint: Path | None = None
     # Of the JVM of the driver.
     memory: str = "1g"
     # 0: one for each core, two at least. For a new checkpoint alone.
@@ -38,13 +76,26 @@ class SparkSettings:
     @property
     def apart(self) -> bool:
         """Whether executors are processes of their own."""
-        return self.master.startswith("local-cluster")
+        return self.executors is not None or self.master.startswith("local-cluster")
+
+    @property
+    def count(self) -> int:
+        """How many executors of their own there are to be."""
+        return self.executors.count if self.executors is not None else self._of_master("executors", 0)
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks an executor of its own runs at once."""
+        return self.executors.tasks if self.executors is not None else self._of_master("cores", 1)
 
     @property
     def slots(self) -> int:
-        """How many tasks executors of their own run at once."""
+        """How many tasks run at once, at most."""
+        return self.count * self.tasks if self.apart else cores()
+
+    def _of_master(self, what: str, otherwise: int) -> int:
         match = MASTERS.fullmatch(self.master)
-        return int(match["executors"]) * int(match["cores"]) if match and match["executors"] else 1
+        return int(match[what]) if match and match[what] else otherwise
 
 
 def cores() -> int:

@@ -49,7 +49,8 @@ class Part(InputPartition):
 
 
 class InboxSource(DataSource):
-    """Options: `address` and `token` of the inbox, `buckets`, `bytes` of a micro-batch, `parts` of it."""
+    """Options: `address` and `token` of the inbox, its `ca` if it has a certificate, `buckets`, `bytes` of a
+    micro-batch, `parts` of it."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,13 +67,13 @@ class InboxReader(DataSourceStreamReader):
     """What Spark asks of a source."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self._address, self._token = options["address"], options["token"]
+        self._address, self._token, self._ca = options["address"], options["token"], options["ca"]
         self._bytes, self._parts = int(options["bytes"]), int(options["parts"])
         self._buckets = int(options["buckets"])
 
     @property
     def _inbox(self) -> Client:
-        return _client(self._address, self._token)
+        return _client(self._address, self._token, self._ca)
 
     def initialOffset(self) -> Offset:
         return {"position": 0, "watermark": UNSET}
@@ -141,9 +142,9 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 @lru_cache(maxsize=4)
-def _client(address: str, token: str) -> Client:
+def _client(address: str, token: str, ca: str) -> Client:
     """One for each process."""
-    return Client(address, token)
+    return Client(address, token, ca)
 
 
 @lru_cache(maxsize=4)

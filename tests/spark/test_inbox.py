@@ -19,6 +19,7 @@ from headwater_spark import service
 from headwater_spark.inbox import Inbox
 from headwater_spark.service import Client, Service
 from headwater_wire import records
+from tests.certificates import Authority
 
 
 class Written:
@@ -143,8 +144,8 @@ def test_over_grpc_it_is_the_same_and_for_who_has_the_word(written: Written) -> 
         written.add(size)
     written.sync()
     finished: list[int] = []
-    server, port = service.served(Service(written.inbox, "word", finished.append), "127.0.0.1")
-    client, stranger = Client(f"127.0.0.1:{port}", "word"), Client(f"127.0.0.1:{port}", "other")
+    server, address = service.served(Service(written.inbox, "word", finished.append), "127.0.0.1")
+    client, stranger = Client(address, "word"), Client(address, "other")
     try:
         assert client.reach(0, 0, 0.0) == (3, 3)
         assert client.plan(1, 3, 1) == ([3], [1, 2])
@@ -165,4 +166,27 @@ def test_over_grpc_it_is_the_same_and_for_who_has_the_word(written: Written) -> 
     finally:
         client.close()
         stranger.close()
+        server.stop(None).wait()
+
+
+def test_with_the_certificate_of_the_root_it_is_for_who_trusts_its_authority(
+    written: Written, tmp_path: Path
+) -> None:
+    written.add(10)
+    written.sync()
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    credentials = authority.issue("root")
+    inbox = Service(written.inbox, "word", lambda position: None)
+    server, address = service.served(inbox, "127.0.0.1", credentials=credentials)
+    client = Client(address, "word", credentials.ca.read_text())
+    strangers = Client(address, "word"), Client(address, "word", other.file.read_text())
+    try:
+        assert client.reach(0, 0, 0.0) == (1, 1)
+        for stranger in strangers:
+            with pytest.raises(grpc.RpcError) as refused:
+                stranger.reach(0, 0, 0.0)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    finally:
+        for each in (client, *strangers):
+            each.close()
         server.stop(None).wait()

@@ -1,0 +1,356 @@
+"""The Spark root with executors that Spark itself makes as pods: exact whatever dies, and halted where
+executors do not see its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from e2e.api import Api
+from e2e.kubectl import forwarded, kubectl, namespace
+
+log = logging.getLogger(__name__)
+# `make e2e` builds them, and loads them onto the nodes.
+NODE = os.environ.get("HEADWATER_NODE_IMAGE", f"headwater/node:{version('headwater')}")
+ROOT = os.environ.get("HEADWATER_ROOT_IMAGE", f"headwater/root:{version('headwater')}")
+PORT, METRICS = 7070, 9100
+EXECUTORS = 2
+# The pod of the driver, and what finds those of its executors.
+DRIVER = "root-0"
+ITS_EXECUTORS = f"headwater.dev/driver={DRIVER}"
+# How long a pod may take to be ready and a result to come, in seconds: Spark starts, more than once.
+PATIENCE = 240.0
+SECOND = 1_000_000
+BEGIN = 1_700_000_000 * SECOND
+# So many a second are sent: long enough for all that happens meanwhile.
+RATE = 100
+EVENTS = [(BEGIN + 9_973 * n, f"machine-{n % 7}", float(n * n % 97)) for n in range(6_000)]
+# With as few rights as a pod and a container can have.
+POD = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "fsGroup": 65532,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER = {
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+TOPOLOGY = {
+    "apiVersion": "headwater.dev/v1alpha1",
+    "kind": "AggregationTopology",
+    "metadata": {"name": "executors"},
+    "spec": {
+        "sources": [{"class": "probe", "site": "here", "expected": 1, "rate": 1_000, "lateness": "0s"}],
+        "queries": [
+            {
+                "id": "load",
+                "aggregate": ["sum", "max"],
+                "keyBy": "key",
+                "window": {"type": "tumbling", "length": "1s"},
+            }
+        ],
+        "root": {
+            "engine": "spark",
+            "spark": {"executors": EXECUTORS},
+            "sinks": [{"type": "jsonlines", "path": "lines"}],
+        },
+    },
+}
+
+
+def _object(kind: str, name: str, api: str = "v1", **fields: Any) -> dict[str, Any]:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name}, **fields}
+
+
+def _rights() -> Iterator[dict[str, Any]]:
+    """Of the driver: pods, and nothing else."""
+    api = "rbac.authorization.k8s.io"
+    verbs = ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]
+    yield _object("ServiceAccount", "root")
+    yield _object(
+        "Role", "root", f"{api}/v1", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
+    )
+    yield _object(
+        "RoleBinding",
+        "root",
+        f"{api}/v1",
+        roleRef={"apiGroup": api, "kind": "Role", "name": "root"},
+        subjects=[{"kind": "ServiceAccount", "name": "root"}],
+    )
+
+
+def _template(data: dict[str, Any]) -> dict[str, Any]:
+    """Of an executor: on the node of the driver, since that has the volume."""
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": "/data"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {
+            "nodeSelector": {"headwater.dev/tier": "cloud"},
+            "automountServiceAccountToken": False,
+            "securityContext": POD,
+            "containers": [{"name": "executor", "securityContext": CONTAINER, "volumeMounts": mounts}],
+            "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", **data}],
+        },
+    }
+
+
+def _root() -> dict[str, Any]:
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": "/data"}]
+    given = {
+        "--topology": "/etc/headwater/topology.json",
+        "--directory": "/data/state",
+        "--listen": f"0.0.0.0:{PORT}",
+        "--metrics": f"0.0.0.0:{METRICS}",
+        "--executors": str(EXECUTORS),
+        "--executor-image": ROOT,
+        "--executor-cores": "0.2",
+        "--executor-memory": "512m",
+        "--executor-template": "/etc/headwater/executor.json",
+    }
+    fields = {"POD_NAMESPACE": "metadata.namespace", "POD_NAME": "metadata.name", "POD_IP": "status.podIP"}
+    own = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    pod = {
+        "serviceAccountName": "root",
+        "nodeSelector": {"headwater.dev/tier": "cloud"},
+        "securityContext": POD,
+        # A folder on the node belongs to nobody else until somebody says so.
+        "initContainers": [
+            {
+                "name": "volume",
+                "image": ROOT,
+                "command": ["chown", "65532", "/data"],
+                "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
+                "volumeMounts": mounts,
+            }
+        ],
+        "containers": [
+            {
+                "name": "root",
+                "image": ROOT,
+                "imagePullPolicy": "IfNotPresent",
+                "args": [each for option in given.items() for each in option],
+                "env": own,
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+                "securityContext": CONTAINER,
+                "readinessProbe": {"httpGet": {"path": "/readyz", "port": METRICS}, "periodSeconds": 1},
+                "volumeMounts": [*mounts, {"name": "given", "mountPath": "/etc/headwater"}],
+            }
+        ],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "state"}},
+            {"name": "given", "configMap": {"name": "given"}},
+        ],
+    }
+    labels = {"name": "root"}
+    spec = {
+        "serviceName": "root",
+        "replicas": 1,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    return _object("StatefulSet", "root", "apps/v1", spec=spec)
+
+
+def _child() -> dict[str, Any]:
+    environment = {
+        "HEADWATER_NAME": "l1-0",
+        "HEADWATER_ROLE": "child",
+        "HEADWATER_LISTEN": f"0.0.0.0:{PORT}",
+        "HEADWATER_METRICS": f"0.0.0.0:{METRICS}",
+        "HEADWATER_PARENT": "root",
+        "HEADWATER_PARENT_ADDRESS": f"root:{PORT}",
+    }
+    container = {
+        "name": "child",
+        "image": NODE,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "securityContext": CONTAINER,
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    spec = {
+        "nodeSelector": {"headwater.dev/tier": "edge"},
+        "securityContext": POD,
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    return _object("Pod", "child", spec=spec)
+
+
+def _put_up(space: str, of_executors: dict[str, Any]) -> None:
+    """A root and a child; executors have a volume of their own or that of the root."""
+    given = {"topology.json": json.dumps(TOPOLOGY), "executor.json": json.dumps(_template(of_executors))}
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    service = {"clusterIP": "None", "selector": {"name": "root"}, "publishNotReadyAddresses": True}
+    for each in (
+        *_rights(),
+        _object("ConfigMap", "given", data=given),
+        _object("PersistentVolumeClaim", "state", spec=storage),
+        _object("Service", "root", spec={**service, "ports": [{"port": PORT}]}),
+        _root(),
+        _child(),
+    ):
+        kubectl("--namespace", space, "apply", "--filename", "-", given=each)
+
+
+def _until(reached: Callable[[], bool], told: Callable[[], str]) -> None:
+    end = monotonic() + PATIENCE
+    while not reached():
+        assert monotonic() < end, told()
+        sleep(0.5)
+
+
+def _pods(space: str, selector: str) -> list[dict[str, Any]]:
+    said = kubectl("--namespace", space, "get", "pods", "--selector", selector, "--output", "json")
+    found: list[dict[str, Any]] = json.loads(said)["items"]
+    return found
+
+
+def _executors(space: str) -> list[str]:
+    """Those that run."""
+    return [
+        pod["metadata"]["name"]
+        for pod in _pods(space, ITS_EXECUTORS)
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+def _status(space: str) -> dict[str, Any]:
+    """Of the container of the root."""
+    for pod in _pods(space, "name=root"):
+        for status in pod["status"].get("containerStatuses", []):
+            return {"pod": pod["metadata"]["uid"], **status}
+    return {"pod": "", "ready": False, "restartCount": 0}
+
+
+def _told(space: str) -> str:
+    said = kubectl("--namespace", space, "get", "pods", "--output", "wide")
+    return said + kubectl("--namespace", space, "logs", DRIVER, "--tail=30")
+
+
+def _ready(space: str) -> None:
+    _until(lambda: bool(_status(space)["ready"]), lambda: _told(space))
+
+
+def _kill(space: str, pod: str) -> None:
+    kubectl("--namespace", space, "delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+
+
+def _lines(space: str) -> list[dict[str, Any]]:
+    lines = kubectl(
+        *("--namespace", space, "exec", DRIVER, "--container", "root", "--"),
+        *("sh", "-c", "cat /data/state/sinks/lines/results.jsonl 2>/dev/null || true"),
+    )
+    return [json.loads(line) for line in lines.splitlines()]
+
+
+@contextmanager
+def _sent(space: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Events that flow for a while."""
+    events = tmp_path / "events.csv"
+    events.write_text("ts,key,value\n" + "".join(f"{ts},{key},{value}\n" for ts, key, value in EVENTS))
+    with forwarded(space, "child", PORT) as address:
+        command = [sys.executable, "-m", "headwater_cli", "send", str(events), "--to", address]
+        command += ["--name", "probe-1", "--site", "here", "--lateness", "0s", "--end", "--json"]
+        command += ["--rate", str(RATE), "--timeout", "600s", "--spool", str(tmp_path / "spool")]
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.communicate()
+
+
+def _expected() -> dict[tuple[int, str], list[float]]:
+    values = defaultdict(list)
+    for ts, key, value in EVENTS:
+        values[ts // SECOND * SECOND, key].append(value)
+    return {at: [len(found), sum(found), max(found)] for at, found in values.items()}
+
+
+def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
+    """An executor, then the JVM of the driver within its pod, then the pod of the driver."""
+    with namespace("executors") as space:
+        begin = monotonic()
+        _put_up(space, {"persistentVolumeClaim": {"claimName": "state"}})
+        _ready(space)
+        log.info("ready after %.1f s", monotonic() - begin)
+        assert len(_executors(space)) == EXECUTORS
+        begin = monotonic()
+        with _sent(space, tmp_path) as sending:
+            _until(lambda: bool(_lines(space)), lambda: _told(space))
+            log.info("first result after %.1f s", monotonic() - begin)
+
+            victim = _executors(space)[0]
+            begin = monotonic()
+            _kill(space, victim)
+            _until(
+                lambda: victim not in (there := _executors(space)) and len(there) == EXECUTORS,
+                lambda: _told(space),
+            )
+            log.info("another executor after %.1f s", monotonic() - begin)
+
+            before, held = _executors(space), _status(space)
+            begin = monotonic()
+            find = "import os, pathlib, signal\nfor path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
+            find += (
+                "    if b'SparkSubmit' in path.read_bytes(): os.kill(int(path.parent.name), signal.SIGKILL)"
+            )
+            kubectl("--namespace", space, "exec", DRIVER, "--container", "root", "--", "python3", "-c", find)
+            _until(lambda: _status(space)["restartCount"] > held["restartCount"], lambda: _told(space))
+            _ready(space)
+            log.info("ready again in its pod after %.1f s", monotonic() - begin)
+            # What the life before has left is gone.
+            assert len(_pods(space, ITS_EXECUTORS)) == EXECUTORS
+            assert not {*before} & {*_executors(space)}
+
+            begin = monotonic()
+            _kill(space, DRIVER)
+            _until(lambda: _status(space)["pod"] not in ("", held["pod"]), lambda: _told(space))
+            _ready(space)
+            log.info("ready again in another pod after %.1f s", monotonic() - begin)
+
+            out, errors = sending.communicate(timeout=600)
+            assert sending.returncode == 0, errors + out
+        assert json.loads(out)["counted"] == len(EVENTS) + 1
+        _until(lambda: len(_lines(space)) >= len(_expected()), lambda: _told(space))
+        lines = _lines(space)
+        found = {(each["start"], each["key"]): [each["count"], *each["values"].values()] for each in lines}
+        assert found == _expected(), _told(space)
+        assert not [at for at, times in Counter((x["start"], x["key"]) for x in lines).items() if times > 1]
+
+
+def test_a_root_whose_executors_do_not_see_its_checkpoint_halts(cluster: Api) -> None:
+    with namespace("executors-blind") as space:
+        _put_up(space, {"emptyDir": {}})
+        ended: dict[str, Any] = {}
+
+        def halted() -> bool:
+            status = _status(space)
+            last = status.get("lastState", {}).get("terminated") or status.get("state", {}).get("terminated")
+            ended.update(last or {})
+            return bool(ended)
+
+        _until(halted, lambda: _told(space))
+        assert ended["exitCode"] == 6
+        said = json.loads(ended["message"].strip().splitlines()[-1])
+        assert said["reason"] == "CheckpointNotShared"
+        assert "give them the same volume at the same path (--executor-template)" in said["problem"]
+        # Nothing was acknowledged: it never listened.
+        assert "started" not in ended["message"]
