@@ -14,6 +14,7 @@ import os
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,18 @@ from kubernetes import client
 from headwater.topology import archive_of, topology_of
 from headwater_node.configuration import Configuration
 from headwater_operator import names
-from headwater_operator.certificates import Authority, Pair
+from headwater_operator.certificates import Authority, Pair, authority
 from headwater_operator.layout import TreeNode
-from headwater_operator.rendering import Images, Manifest, authority_of, bootstrap, executors, parties
+from headwater_operator.rendering import (
+    Images,
+    Manifest,
+    authority_of,
+    bootstrap,
+    executors,
+    pair_of,
+    parties,
+    provide,
+)
 from headwater_operator.rendering.identities import Material, certificates
 from headwater_root.sinks import postgres, webhook
 from tests.manifests import DESIGN, accepted, small
@@ -711,6 +721,27 @@ def test_everybody_has_a_certificate_with_the_names_by_which_they_are_reached() 
 
 def _data(manifest: Manifest) -> dict[str, bytes]:
     return {name: b64decode(text) for name, text in manifest["data"].items()}
+
+
+def test_certificates_that_are_good_stay_and_others_are_made_anew() -> None:
+    now = datetime(2030, 5, 1, tzinfo=UTC)
+    by = authority("small", now)
+    topology, tree = topology_of(small()), nodes("small", 2)
+    everybody = parties(owner(small()), topology, tree, {})
+    issued, reasons = provide(everybody, {}, by, now)
+    assert issued.keys() == reasons.keys() == {party.secret for party in everybody}
+    assert set(reasons.values()) == {"there is none"}
+    assert provide(everybody, issued, by, now) == (issued, {})
+    # As they are in the Secrets.
+    manifests = certificates(owner(small()), everybody, tree, Material(by, issued))
+    secrets = {each["metadata"]["name"]: _data(each) for each in manifests}
+    assert authority_of(secrets.pop("small-ca")) == by
+    assert {name: pair_of(data) for name, data in secrets.items()} == issued
+    assert pair_of({"tls.crt": b""}) is None
+    moved = parties(owner(small()), topology, tree, {"small-l1-1": "203.0.113.7:7070"})
+    again, reasons = provide(moved, issued, by, now)
+    assert reasons == {"small-l1-1-tls": "its names have changed"}
+    assert {name for name in issued if issued[name] != again[name]} == set(reasons)
 
 
 def test_children_alone_trust_the_authority_of_devices() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from headwater.topology.tree import Topology
 from headwater_operator import names
-from headwater_operator.certificates import Authority, Pair, Role, bundle
+from headwater_operator.certificates import Authority, Pair, Role, bundle, issue, needs_renewal
 from headwater_operator.layout import TreeNode
 from headwater_operator.rendering.objects import Manifest, Owner, manifest
 
@@ -45,6 +46,23 @@ def parties(
         Identity(names.OPERATOR, (), "operator", names.certificate(operator)),
         *(_node(owner, topology, node, advertised.get(node.id)) for node in nodes),
     )
+
+
+def provide(
+    everybody: Sequence[Identity], held: Mapping[str, Pair], by: Authority, now: datetime
+) -> tuple[dict[str, Pair], dict[str, str]]:
+    """A certificate for each, by Secret: the one that it has, or another one; and why, for those."""
+    issued, reasons = {}, {}
+    for party in everybody:
+        pair = held.get(party.secret)
+        why = "there is none"
+        if pair is not None:
+            why = needs_renewal(pair, by, party.id, party.names, party.role, now) or ""
+        if why or pair is None:
+            pair = issue(by, party.id, party.names, party.role, now)
+            reasons[party.secret] = why
+        issued[party.secret] = pair
+    return issued, reasons
 
 
 def _node(owner: Owner, topology: Topology, node: TreeNode, advertised: str | None) -> Identity:
@@ -96,12 +114,19 @@ def certificates(
 
 def authority_of(data: Mapping[str, bytes]) -> Authority | None:
     """The authority that a Secret holds, as it was written here; None if it holds none."""
-    if "tls.crt" not in data or "tls.key" not in data:
+    signing = pair_of(data)
+    if signing is None:
         return None
     successor = None
     if "next.crt" in data and "next.key" in data:
         successor = Pair(data["next.crt"], data["next.key"])
-    return Authority(Pair(data["tls.crt"], data["tls.key"]), successor, data.get("former.crt"))
+    return Authority(signing, successor, data.get("former.crt"))
+
+
+def pair_of(data: Mapping[str, bytes]) -> Pair | None:
+    """The certificate that a Secret holds; None if it holds none."""
+    found = data.get("tls.crt"), data.get("tls.key")
+    return Pair(found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
 def _secret(

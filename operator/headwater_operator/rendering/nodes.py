@@ -63,7 +63,7 @@ def _deployment(
             "replicas": 1,
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": of_topology(owner, node=node.id)},
-            # Never two of one name: the later one would end the earlier one.
+            # The one before is told to go first: of two with one name the later one ends the earlier one.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "template": _template(owner, topology, node, images, restart, advertised),
         },

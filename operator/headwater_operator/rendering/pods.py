@@ -137,6 +137,8 @@ def _container(
         "readinessProbe": _probe("/readyz", period=2, failures=2),
         # Whether others answer is no reason to end it.
         "livenessProbe": _probe("/healthz", period=10, failures=6),
+        # What a program says last is why it ended; so the status of its pod has it.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
         "volumeMounts": [mount(each) for each in volumes],
     }
