@@ -304,9 +304,13 @@ class _Look:
         """Have the cluster hold what it should."""
         advertised: Mapping[str, str] = {}
         everybody = parties(self._owner, topology, nodes, advertised)
-        material = certified(
+        material, renewed = certified(
             self._owner.name, everybody, observed.secrets, self._devices(topology), self._of.now()
         )
+        for secret, why in renewed.items():
+            if secret in observed.secrets:
+                extra = {**self._who, "secret": secret, "reason": why}
+                log.info("a certificate is renewed", extra=extra)
         wanted = render(
             self._owner,
             topology,
