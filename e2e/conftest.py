@@ -21,6 +21,13 @@ def cluster() -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
+def operated(cluster: Api) -> Api:
+    """With the release of this checkout, whose operator serves all namespaces."""
+    helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+    return cluster
+
+
+@pytest.fixture(scope="module")
 def api(cluster: Api) -> Api:
     """With the release of this checkout."""
     helm.install()

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from e2e.images import NODE, OPERATOR, ROOT
+
 CHART = Path(__file__).parents[1] / "charts" / "headwater"
 RELEASE, NAMESPACE = "headwater", "headwater-system"
 SECONDS = 120.0
@@ -26,7 +28,9 @@ def said(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def install(chart: Path = CHART, *arguments: object) -> None:
     """Have a release of a chart, whether there was one or not."""
-    helm("upgrade", RELEASE, chart, "--install", "--namespace", NAMESPACE, "--create-namespace", *arguments)
+    images = ("--set", f"image.node={NODE},image.root={ROOT},image.operator={OPERATOR}")
+    where = ("--namespace", NAMESPACE, "--create-namespace")
+    helm("upgrade", RELEASE, chart, "--install", *where, *images, *arguments)
 
 
 def uninstall() -> None:

@@ -5,24 +5,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from e2e.api import Api
+from e2e.images import NODE, ROOT
 from e2e.kubectl import forwarded, kubectl, namespace
 
 log = logging.getLogger(__name__)
-# `make e2e` builds them, and loads them onto the nodes.
-NODE = os.environ.get("HEADWATER_NODE_IMAGE", f"headwater/node:{version('headwater')}")
-ROOT = os.environ.get("HEADWATER_ROOT_IMAGE", f"headwater/root:{version('headwater')}")
 PORT, METRICS = 7070, 9100
 EXECUTORS = 2
 # The pod of the driver, and what finds those of its executors.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import defaultdict
-from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,11 +13,9 @@ from typing import Any
 import pytest
 
 from e2e.api import Api
+from e2e.images import NODE, ROOT
 from e2e.kubectl import forwarded, kubectl, namespace
 
-# `make e2e` builds them, and loads them onto the nodes.
-NODE = os.environ.get("HEADWATER_NODE_IMAGE", f"headwater/node:{version('headwater')}")
-ROOT = os.environ.get("HEADWATER_ROOT_IMAGE", f"headwater/root:{version('headwater')}")
 PORT, METRICS = 7070, 9100
 # How long a result may take that everything is there for: Spark starts meanwhile.
 DELIVERED = 120.0
