@@ -2,17 +2,284 @@
 
 from __future__ import annotations
 
+import json
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from e2e import helm
 from e2e.api import Api
 from e2e.images import NODE
-from e2e.kubectl import namespace
-from e2e.trees import Fleet, planted, topology
+from e2e.kubectl import kubectl, namespace
+from e2e.trees import QUERIES, WINDOW, Fleet, Tree, planted, topology
+from headwater import oracle
+from headwater.verification import differences
+from headwater_operator import names
+
+OPERATOR = ("--namespace", helm.NAMESPACE)
 
 
-def test_a_topology_gives_exact_windows(operated: Api) -> None:
-    with namespace("trees-exact") as space, planted(space, topology("small", 12)) as tree:
+@pytest.fixture
+def space(operated: Api, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:50].rstrip("-")
+    with namespace(name) as found:
+        yield found
+
+
+def sources(count: int) -> dict[str, Any]:
+    (found,) = topology("x")["spec"]["sources"]
+    return {"sources": [{**found, "expected": count}]}
+
+
+def kill_operator(*, grace: int = 0) -> None:
+    """All of its pods, as a machine that fails would."""
+    selector = ",".join(f"{label}={value}" for label, value in names.OPERATOR_LABELS.items())
+    force = ["--force"] if grace == 0 else []
+    kubectl(
+        *(*OPERATOR, "delete", "pod", "--selector", selector, "--wait=false", f"--grace-period={grace}"),
+        *force,
+    )
+
+
+def test_a_topology_gives_exact_windows(space: str) -> None:
+    with planted(space, topology("small", 12)) as tree:
         tree.settled()
         assert tree.status["widths"] == "6 3 2 1"
-        sending = tree.send(Fleet(12), NODE)
-        sending.done()
+        tiers = {"child": "edge", "intermediate": "fog", "root": "cloud"}
+        machines = _tiers()
+        for pod in tree.pods():
+            role = pod["metadata"]["labels"][names.ROLE]
+            assert machines[pod["spec"]["nodeName"]] == tiers[role]
+        tree.send(Fleet(12), NODE).done()
         assert tree.assert_exact() > 50
         tree.until(lambda: tree.status.get("sources") == 12, "the status does not say who sends", 60)
+        # Deleted, nothing is left but the volume, which is kept.
+        kubectl("--namespace", space, "delete", "aggtopo", "small")
+        tree.until(lambda: not tree.everything(), "something is left", 90)
+        kept = kubectl("--namespace", space, "get", "pvc", "--output=name").split()
+        assert kept == [f"persistentvolumeclaim/{names.claim('small')}"]
+
+
+def _tiers() -> dict[str, str]:
+    found = json.loads(kubectl("get", "nodes", "--output=json"))["items"]
+    return {
+        each["metadata"]["name"]: each["metadata"]["labels"].get("headwater.dev/tier", "") for each in found
+    }
+
+
+def test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays(space: str) -> None:
+    with planted(space, topology("wide", 4)) as tree:
+        tree.settled()
+        assert tree.status["widths"] == "2 1"
+        before = tree.uids()
+        sending = tree.send(Fleet(4, events=900), NODE)
+        tree.until(lambda: tree.status.get("sources") == 4, "nobody sends", 90)
+        # More are expected than come: the tree is as wide as it has to be for them.
+        tree.patch(sources(12))
+        tree.settled()
+        assert tree.status["widths"] == "6 3 2 1"
+        wide = tree.uids()
+        assert before.items() <= wide.items(), "a pod that stayed was restarted"
+        tree.patch(sources(4))
+        tree.settled()
+        assert tree.status["widths"] == "2 1"
+        after = tree.uids()
+        assert after.items() <= wide.items(), "a pod that stayed was restarted"
+        reasons = {each["reason"] for each in _events(tree)}
+        assert {"Replanned", "NodeDrained"} <= reasons
+        sending.done()
+        assert tree.assert_exact() > 50
+
+
+def _events(tree: Tree) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        kubectl("--namespace", tree.space, "get", "events", "--output=json")
+    )["items"]
+    return [each for each in found if each["involvedObject"]["kind"] == "AggregationTopology"]
+
+
+def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None:
+    rng = random.Random(8)
+    with planted(space, topology("tough", 8)) as tree:
+        tree.settled()
+        assert tree.status["widths"] == "4 2 1"
+        sending = tree.send(Fleet(8, events=900), NODE)
+        tree.until(lambda: tree.status.get("sources") == 8, "nobody sends", 90)
+        for round_ in range(6):
+            victim = rng.choice([each for each in tree.pods() if names.NODE in each["metadata"]["labels"]])
+            kubectl(
+                *("--namespace", space, "delete", "pod", victim["metadata"]["name"]),
+                *("--wait=false", "--grace-period=0", "--force"),
+            )
+            if round_ % 3 == 1:
+                kill_operator()
+            time.sleep(4)
+        # The root too: it comes back with its volume.
+        kubectl("--namespace", space, "delete", "pod", names.root_pod("tough"), "--grace-period=0", "--force")
+        sending.done(240)
+        tree.settled()
+        assert tree.assert_exact() > 50
+
+
+def test_an_operator_that_is_killed_twenty_times_rolls_a_change_out(space: str) -> None:
+    with planted(space, topology("stubborn", 4)) as tree:
+        tree.settled()
+        uids = tree.uids()
+        for round_ in range(20):
+            tree.patch(sources(8 if round_ % 2 == 0 else 4))
+            # At any moment of its work.
+            time.sleep(0.1 * (round_ % 10))
+            kill_operator()
+        tree.patch(sources(8))
+        tree.settled(240)
+        assert tree.status["widths"] == "4 2 1"
+        assert uids.items() <= tree.uids().items(), "a pod that stayed was restarted"
+        found = [each for each in tree.everything() if each.startswith("deployment")]
+        assert len(found) == 6, found
+        tree.send(Fleet(8, events=100), NODE).done()
+        tree.assert_exact()
+
+
+def test_queries_come_and_go_without_a_restart(space: str) -> None:
+    document = topology("asked", 4)
+    with planted(space, document) as tree:
+        tree.settled()
+        uids, root = tree.uids(), tree.pods(f"{names.ROLE}=root")[0]["metadata"]["uid"]
+        sending = tree.send(Fleet(4, events=400), NODE)
+        tree.until(lambda: tree.results(), "there is no window", 90)
+        late = {"id": "late", "aggregate": ["max"], "window": WINDOW}
+        tree.patch({"queries": [*QUERIES, late]})
+        for name, spec in (
+            ("team", {"aggregate": ["min"], "window": WINDOW}),
+            # What is in a list an API server does not look at.
+            ("wrong", {"aggregate": ["nonsense"], "window": WINDOW}),
+            ("astray", {"aggregate": ["min"], "window": WINDOW, "topologyRef": "nobody"}),
+        ):
+            tree.apply(
+                {
+                    "apiVersion": document["apiVersion"],
+                    "kind": "AggregationQuery",
+                    "metadata": {"name": name},
+                    "spec": {"topologyRef": "asked", **spec},
+                }
+            )
+        tree.until(lambda: _accepted(space, "team") == ("True", "Accepted"), "it is not accepted", 60)
+        tree.until(lambda: _accepted(space, "wrong") == ("False", "Invalid"), "it is not refused", 60)
+        tree.until(lambda: _accepted(space, "astray") == ("False", "NoTopology"), "it has one", 60)
+        tree.settled()
+        sending.done()
+        total = tree.expected([*QUERIES, late, {**late, "id": "team", "aggregate": ["min"]}])
+        tree.until(lambda: len({row.query for row in tree.results()}) == 5, "a query has no window", 60)
+        time.sleep(2)
+        rows = tree.results()
+        for id in ("t", "s", "g"):
+            assert _same([row for row in rows if row.query == id], [row for row in total if row.query == id])
+        for id in ("late", "team"):
+            found = [row for row in rows if row.query == id]
+            # From its first window on it is as if it had always been there.
+            assert _same(found, [row for row in total if row.query == id and row.start >= found[0].start])
+        assert tree.uids() == uids
+        assert tree.pods(f"{names.ROLE}=root")[0]["metadata"]["uid"] == root
+        kubectl("--namespace", space, "delete", "aggq", "team")
+        tree.settled()
+
+
+def _same(found: list[oracle.Row], expected: list[oracle.Row]) -> bool:
+    return differences(expected, found) == []
+
+
+def _accepted(space: str, name: str) -> tuple[str, str]:
+    found = json.loads(kubectl("--namespace", space, "get", "aggq", name, "--output=json"))
+    (condition,) = (found.get("status") or {}).get("conditions") or [{"status": "", "reason": ""}]
+    return condition["status"], condition["reason"]
+
+
+def test_a_tree_rests_and_wakes_beside_another(space: str) -> None:
+    with planted(space, topology("first", 4)) as tree, planted(space, topology("second", 2)) as other:
+        tree.settled()
+        other.settled()
+        sending = tree.send(Fleet(4, events=600), NODE)
+        beside = other.send(Fleet(2, first=50, events=300), NODE)
+        tree.until(lambda: tree.results(), "there is no window", 90)
+        tree.patch({"suspend": True})
+        tree.until(lambda: not tree.pods(), "pods are left", 120)
+        assert tree.condition("Progressing")["reason"] == "Suspended"
+        assert tree.status["root"] == "Suspended"
+        kept = kubectl("--namespace", space, "get", "pvc", "--output=name").split()
+        assert f"persistentvolumeclaim/{names.claim('first')}" in kept
+        tree.patch({"suspend": False})
+        tree.settled()
+        sending.done()
+        beside.done()
+        tree.assert_exact()
+        other.assert_exact()
+
+
+def test_a_spec_that_cannot_be_had_leaves_what_runs(space: str) -> None:
+    with planted(space, topology("careful", 4)) as tree:
+        tree.settled()
+        uids = tree.uids()
+        # An API server does not know that it is too little.
+        tree.patch({"limits": {"maxNodes": 2}, **sources(400)})
+        tree.until(lambda: tree.condition("Planned").get("status") == "False", "it is planned", 60)
+        planned, degraded = tree.condition("Planned"), tree.condition("Degraded")
+        assert planned["reason"] == "NoPlan"
+        assert "spec.limits.maxNodes" in planned["message"]
+        assert degraded["reason"] == "NoPlan"
+        assert "runs on" in degraded["message"]
+        assert tree.uids() == uids
+        tree.send(Fleet(4, events=50), NODE).done()
+        tree.assert_exact()
+        # And a topology that never had a plan says so.
+        with planted(space, topology("never", 4, node=None)) as other:
+            other.until(lambda: other.condition("Planned").get("reason") == "NoPlan", "it is planned", 60)
+            assert "spec.node.ingestLimit" in other.condition("Planned")["message"]
+            assert other.pods() == []
+
+
+def test_paused_nothing_is_changed(space: str) -> None:
+    with planted(space, topology("paused", 2)) as tree:
+        tree.settled()
+        kubectl("--namespace", space, "annotate", "aggtopo", "paused", f"{names.PAUSE}=true")
+        tree.patch(sources(8))
+        tree.until(lambda: tree.condition("Progressing").get("reason") == "Paused", "it is not paused", 60)
+        kubectl("--namespace", space, "annotate", "aggtopo", "paused", f"{names.PAUSE}-")
+        tree.settled()
+        assert tree.status["widths"] == "4 2 1"
+        uids = tree.uids()
+        kubectl("--namespace", space, "annotate", "aggtopo", "paused", f"{names.RESTART}=now")
+        tree.until(lambda: not set(uids.values()) & set(tree.uids().values()), "a pod is as it was", 120)
+        tree.settled()
+
+
+def test_the_root_as_a_spark_job(space: str) -> None:
+    document = topology("sparked", 4)
+    document["spec"]["root"]["engine"] = "spark"
+    with planted(space, document) as tree:
+        tree.settled(240)
+        sending = tree.send(Fleet(4, events=500), NODE)
+        tree.until(lambda: tree.results(), "there is no window", 120)
+        kubectl(
+            "--namespace", space, "delete", "pod", names.root_pod("sparked"), "--grace-period=0", "--force"
+        )
+        sending.done(300)
+        assert tree.assert_exact() > 50
+
+
+def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: str) -> None:
+    with planted(space, topology("orphan", 2)) as tree:
+        tree.settled()
+        sending = tree.send(Fleet(2, events=200), NODE)
+        tree.until(lambda: tree.results(), "there is no window", 90)
+        helm.uninstall()
+        try:
+            # Nobody operates, and data flow.
+            sending.done()
+            tree.assert_exact()
+            kubectl("--namespace", space, "delete", "aggtopo", "orphan", "--timeout=60s")
+            tree.until(lambda: not tree.everything(), "something is left", 90)
+        finally:
+            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
