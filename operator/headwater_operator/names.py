@@ -34,6 +34,8 @@ TREE_PORT, METRICS_PORT = 7070, 9100
 INBOX_PORT, DRIVER_PORT, BLOCKS_PORT = 7077, 7078, 7079
 # How the root is called by those below it, whatever its topology; and the operator by the root.
 ROOT, OPERATOR = "root", "operator"
+# The variable with the address of the machine that a pod is on.
+HOST_IP = "HEADWATER_HOST_IP"
 # The values of the label ROLE beside those of nodes.
 EXECUTOR = "executor"
 # By which policies know the pods of the operator, whatever their namespace; the chart gives them these.

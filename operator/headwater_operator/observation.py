@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.sources import NAME_LIMIT
+from headwater.topology import Topology
 from headwater_operator import names
 from headwater_operator.layout import Host, TreeNode
 from headwater_wire.v1 import control_pb2 as pb
 
 Document = Mapping[str, Any]
+# How children may be reached from outside by a Service each.
+OUTSIDE = ("nodePort", "loadBalancer")
 _WAITS = ("waiting", "terminated")
 
 
@@ -28,6 +31,8 @@ class Pod:
     ready: bool
     going: bool
     why: tuple[str, str] = ("", "")
+    # With what code its program ended last, if it is not ready; None: it has not ended.
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,26 @@ class Observed:
                 found[known[1]] = max(found.get(known[1], -1), known[2])
         return found
 
+    def advertised(self, topology: Topology) -> dict[str, str]:
+        """Where devices reach children from outside, by what the API server has given them so far."""
+        expose = topology.ingest.expose
+        if expose not in OUTSIDE:
+            return {}
+        found = {}
+        for each in self.of_kind("Service"):
+            id, spec = each["metadata"]["name"], each.get("spec") or {}
+            port: Document = next(iter(spec.get("ports") or ()), {})
+            if names.parts(id) is None:
+                continue
+            if expose == "nodePort" and port.get("nodePort"):
+                # On the machine that the child is on, as that says itself.
+                found[id] = f"$({names.HOST_IP}):{port['nodePort']}"
+            given = ((each.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+            host = next((one.get("ip") or one.get("hostname") for one in given), None)
+            if expose == "loadBalancer" and host:
+                found[id] = f"{host}:{port.get('port', names.TREE_PORT)}"
+        return found
+
     def absent(self, hosts: Iterable[Host] | None) -> frozenset[str]:
         """Nodes whose pods are on machines that are lost."""
         lost = {host.name for host in hosts or () if not host.ready}
@@ -119,7 +144,16 @@ def pod_of(document: Document) -> Pod:
         ready,
         metadata.get("deletionTimestamp") is not None,
         ("", "") if ready else _why(status, conditions),
+        None if ready else _code(status),
     )
+
+
+def _code(status: Document) -> int | None:
+    for container in status.get("containerStatuses", ()):
+        for state in (container.get("state") or {}, container.get("lastState") or {}):
+            if "terminated" in state:
+                return int(state["terminated"].get("exitCode", 0))
+    return None
 
 
 def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headwater.durations import SECOND
-from headwater.errors import HeadwaterError, Invalid
+from headwater.errors import HeadwaterError, Invalid, InvalidPlan
 from headwater.topology import API_VERSION, TOPOLOGY_KIND, Topology, topology_of
 from headwater_operator import kinds, leaving, names, queryreports
 from headwater_operator.asking import Asked, asked_of
@@ -25,9 +25,10 @@ from headwater_operator.cluster import Cluster, Document
 from headwater_operator.comparison import Actions, compare
 from headwater_operator.layout import Host, Layout, TreeNode, laid_out
 from headwater_operator.lookout import Lookout
+from headwater_operator.measuring import Measured
 from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
-from headwater_operator.observation import Observed
+from headwater_operator.observation import OUTSIDE, Observed
 from headwater_operator.rendering import Images, Manifest, Owner, parties, render
 from headwater_operator.rendering.objects import manifest
 from headwater_operator.reporting import Report, is_due, status_of
@@ -41,8 +42,6 @@ log = logging.getLogger(__name__)
 SOON, LATER = 1.0, 30.0
 # Seconds that a spec may take to be rolled out before the last good one comes back.
 ROLLOUT = 600.0
-# Seconds over which the rate of all sources is measured.
-MEASURED = 10.0
 # A spec that is longer is not kept for later.
 KEPT_BYTES = 900_000
 # Requests under way at a time, for all topologies together.
@@ -59,9 +58,7 @@ class Memory:
     began: tuple[int, float] | None = None
     failed: int = 0
     written: float = float("-inf")
-    # When so many events had been accepted.
-    counted: tuple[float, int] | None = None
-    rate: float | None = None
+    measured: Measured = field(default_factory=Measured)
     # What was last told as an event.
     told: dict[str, str] = field(default_factory=dict)
 
@@ -131,9 +128,15 @@ class _Look:
         observed = self._of._lookout.objects(self._owner.namespace, self._owner.name)
         status, unreachable = self._of._lookout.ask_root(observed, self._owner.namespace, self._owner.name)
         observed = replace(observed, root=status)
-        self._measure(status)
+        self._memory.measured.take(self._now, None if status is None else status.totals.accepted)
         report = Report(
-            self._owner.name, self._generation, 0, observed, unreachable=unreachable, rate=self._memory.rate
+            self._owner.namespace,
+            self._owner.name,
+            self._generation,
+            0,
+            observed,
+            unreachable=unreachable,
+            rate=self._memory.measured.rate,
         )
         chosen = self._chosen(observed)
         report = replace(report, problem=chosen.problem, kept=chosen.kept, rolled_back=chosen.rolled_back)
@@ -195,11 +198,24 @@ class _Look:
         everything = replace(topology, queries=asked.queries)
         if topology.suspend:
             return _Chosen(topology, document, asked, good=good)
-        running = observed.running
-        layout = laid_out(
-            everything, self._hosts(), running, observed.parents, observed.named(self._owner.name)
-        )
+        layout = self._laid_out(everything, observed, self._factor(topology))
         return _Chosen(topology, document, asked, layout, good=good)
+
+    def _laid_out(self, topology: Topology, observed: Observed, factor: float) -> Layout:
+        named = observed.named(self._owner.name)
+        try:
+            return laid_out(topology, self._hosts(), observed.running, observed.parents, named, factor)
+        except InvalidPlan:
+            if factor == 1.0:
+                raise
+            # There is no tree for as much as they send: the one for as much as they should.
+            return laid_out(topology, self._hosts(), observed.running, observed.parents, named)
+
+    def _factor(self, topology: Topology) -> float:
+        """How many times as much as declared sources send."""
+        margin = 0.0 if topology.node is None else topology.node.margin
+        patience = topology.limits.scale_down_after / SECOND
+        return self._memory.measured.factor(self._now, topology.rate, margin, patience)
 
     def _hosts(self) -> Sequence[Host] | None:
         found = self._of._nodes.all()
@@ -274,7 +290,8 @@ class _Look:
         ]
         there = {node.id for node in placed}
         placed = [node if node.parent in there else replace(node, parent=names.ROOT) for node in placed]
-        wanted = specification(topology, self._generation, placed, asked.documents, absent)
+        factor = self._factor(topology)
+        wanted = specification(topology, self._generation, placed, asked.documents, absent, factor)
         if observed.root.digest == wanted.digest:
             return {}
         return self._tell_root(observed, wanted)
@@ -302,7 +319,7 @@ class _Look:
         replicas: int,
     ) -> tuple[Any, ...]:
         """Have the cluster hold what it should."""
-        advertised: Mapping[str, str] = {}
+        advertised = observed.advertised(topology)
         everybody = parties(self._owner, topology, nodes, advertised)
         material, renewed = certified(
             self._owner.name, everybody, observed.secrets, self._devices(topology), self._of.now()
@@ -323,6 +340,14 @@ class _Look:
             advertised=advertised,
             monitored=self._of._lookout.monitored,
         )
+        if topology.ingest.expose in OUTSIDE:
+            # A child that has no address yet would have to start again to tell it.
+            unknown = {node.id for node in nodes if node.role == "child" and node.id not in advertised}
+            wanted = [
+                each
+                for each in wanted
+                if each["kind"] != "Deployment" or each["metadata"]["name"] not in unknown
+            ]
         wanted += self._kept(observed)
         seen = self._of._lookout.with_taken(observed, self._owner.namespace, wanted)
         actions = compare(self._owner, wanted, seen.objects)
@@ -404,17 +429,6 @@ class _Look:
             memory.failed = self._generation
             said = f"generation {self._generation} did not come to be; generation {report.good} comes back"
             self._event("RolledBack", said, warning=True)
-
-    def _measure(self, status: pb.StatusReply | None) -> None:
-        if status is None:
-            self._memory.counted = self._memory.rate = None
-            return
-        accepted, before = status.totals.accepted, self._memory.counted
-        if before is None or accepted < before[1]:
-            self._memory.counted = (self._now, accepted)
-        elif self._now - before[0] >= MEASURED:
-            self._memory.rate = (accepted - before[1]) / (self._now - before[0])
-            self._memory.counted = (self._now, accepted)
 
     # What is told
 

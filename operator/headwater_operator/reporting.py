@@ -25,12 +25,15 @@ WORST, MESSAGE = 10, 4_096
 LIVE = ("sources", "rate", "lag")
 # Seconds from one writing of live numbers to the next.
 SPACING = 30.0
+# Exit codes of the root: executors do not see its checkpoint; it cannot start as it is, or has halted.
+NOT_SHARED, HALTED = 6, (2, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a look at a topology has come to."""
 
+    namespace: str
     topology: str
     generation: int
     expected: int
@@ -52,7 +55,6 @@ class Report:
     rate: float | None = None
     # Of the last spec that was rolled out.
     good: int = 0
-    executors: str | None = None
 
     @property
     def nodes(self) -> Sequence[TreeNode]:
@@ -212,12 +214,11 @@ def _degraded(report: Report) -> Told:
         reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
         said = f"generation {report.kept} runs on: {listed(report.problem.problems)}"
         return True, reason, said
-    if report.executors is not None:
-        return True, "CheckpointNotShared", report.executors
+    if (halted := _halted(report)) is not None:
+        return halted
     if report.conflicts:
         return True, "NameTaken", "; ".join(map(str, report.conflicts))
-    if report.absent:
-        ids = sorted(report.absent)
+    if ids := sorted(report.absent):
         said = f"{len(ids)} nodes are on machines that are lost: {', '.join(ids[:WORST])}"
         return True, "MachinesLost", said
     root = report.observed.root
@@ -229,6 +230,24 @@ def _degraded(report: Report) -> Told:
         listed_ids = ", ".join(report.refused[:WORST])
         return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
     return False, "AsPlanned", "nothing is wrong that is known of"
+
+
+def _halted(report: Report) -> Told | None:
+    """Why the root cannot go on, if it cannot."""
+    root = names.root(report.topology)
+    pod = report.observed.pod(root)
+    if pod is None:
+        return None
+    if root in report.absent:
+        command = f"kubectl delete pod {pod.name} --namespace {report.namespace} --force --grace-period=0"
+        said = f"the root is on {pod.machine}, which is lost: bring it back; or, if it never comes back and "
+        said += f"the volume can be had elsewhere, run: {command}"
+        return True, "RootNodeLost", said
+    if pod.code == NOT_SHARED:
+        return True, "CheckpointNotShared", pod.why[1]
+    if pod.code in HALTED:
+        return True, "RootHalted", pod.why[1]
+    return None
 
 
 def listed(problems: Iterable[Problem]) -> str:

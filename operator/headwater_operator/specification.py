@@ -61,8 +61,10 @@ def specification(
     nodes: Iterable[TreeNode],
     queries: Iterable[str],
     absent: frozenset[str] = frozenset(),
+    factor: float = 1.0,
 ) -> Specification:
-    """Of a topology with the nodes that were planned for it; children that are `absent` read no sources."""
+    """Of a topology with the nodes that were planned for it; children that are `absent` read no sources, and
+    sources send `factor` times as much as the manifest says."""
     return Specification(
         generation,
         topology.expected,
@@ -71,5 +73,5 @@ def specification(
             (each.id, each.parent, each.capacity if each.role == "child" and each.id not in absent else 0.0)
             for each in nodes
         ),
-        tuple(sorted({(each.site, each.lateness, each.rate) for each in topology.sources})),
+        tuple(sorted({(each.site, each.lateness, each.rate * factor) for each in topology.sources})),
     )

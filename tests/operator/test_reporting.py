@@ -32,7 +32,7 @@ def seen(found: Layout, *, answer: pb.StatusReply | None = None, pods: Any = Non
 def settled(**more: Any) -> Report:
     found = layout()
     answer = root(*(member(node.id, parent=node.parent) for node in found.nodes))
-    return Report("factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, **more)
+    return Report("plant", "factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, **more)
 
 
 def told(report: Report) -> dict[str, tuple[str, str]]:
@@ -67,7 +67,9 @@ def test_every_field_is_one_of_the_definition() -> None:
     found = layout()
     answer = root(*(member(node.id) for node in found.nodes[1:]), watermark=1_000_000, largest=3_540_000)
     answer.totals.sources, answer.totals.idle = 90, 4
-    report = Report("factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, rate=1234.5)
+    report = Report(
+        "plant", "factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3, rate=1234.5
+    )
     status = status_of(report, {}, NOW)
     known = schema.of_topology()["properties"]
     assert set(status) <= set(known)
@@ -86,7 +88,7 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         *(pod(node.id, role=node.role) for node in others),
         ROOT_POD,
     ]
-    report = Report("factory", 1, 100, seen(found, pods=pods, answer=root()), found)
+    report = Report("plant", "factory", 1, 100, seen(found, pods=pods, answer=root()), found)
     status = status_of(report, {}, NOW)
     assert told(report)["Progressing"] == ("True", "Starting")
     assert told(report)["Ready"] == ("False", "NodesNotReady")
@@ -121,13 +123,36 @@ def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expec
 
 def test_a_root_that_does_not_answer() -> None:
     found = layout()
-    report = Report("factory", 1, 100, seen(found), found, unreachable="UNAVAILABLE: no route")
+    report = Report("plant", "factory", 1, 100, seen(found), found, unreachable="UNAVAILABLE: no route")
     assert told(report)["Ready"] == ("False", "RootNotReady")
     status = status_of(report, {}, NOW)
     assert status["root"] == "Unreachable"
     assert "no route" in next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
-    nothing = Report("factory", 1, 100, seen(found, pods=[]), found)
+    nothing = Report("plant", "factory", 1, 100, seen(found, pods=[]), found)
     assert status_of(nothing, {}, NOW)["root"] == "NoPod"
+
+
+@pytest.mark.parametrize(
+    "code, reason", [(6, "CheckpointNotShared"), (4, "RootHalted"), (2, "RootHalted"), (1, "AsPlanned")]
+)
+def test_a_root_that_halts_says_why(code: int, reason: str) -> None:
+    found = layout()
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    ended = {"terminated": {"exitCode": code, "message": "what it said last"}}
+    stopped = pod(
+        "factory-root", role="root", ready=False, containerStatuses=[{"state": state, "lastState": ended}]
+    )
+    report = Report("plant", "factory", 1, 100, seen(found, pods=[stopped]), found)
+    assert told(report)["Degraded"][1] == reason
+    message = next(c["message"] for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Ready")
+    assert "what it said last" in message
+
+
+def test_a_root_on_a_machine_that_is_lost_comes_with_a_command() -> None:
+    report = replace(settled(), absent=frozenset({"factory-root"}))
+    degraded = next(c for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Degraded")
+    assert degraded["reason"] == "RootNodeLost"
+    assert "kubectl delete pod factory-root-0 --namespace plant --force" in degraded["message"]
 
 
 def test_sinks_and_windows_that_wait_are_told() -> None:

@@ -73,7 +73,8 @@ def _node(owner: Owner, topology: Topology, node: TreeNode, advertised: str | No
         found += _within(owner, names.ingest_service(owner.name))
         if topology.ingest.expose in ("nodePort", "loadBalancer"):
             found += _within(owner, node.id)
-    if advertised is not None:
+    # That of the machine it is on changes, and a device knows a child by its name anyway.
+    if advertised is not None and names.HOST_IP not in advertised:
         found.append(names.host(advertised))
     return Identity(node.id, tuple(dict.fromkeys(found)), "node", names.certificate(node.id))
 

@@ -25,7 +25,6 @@ _FLUSH_SECONDS = 60.0
 _RESOURCES = Resources(
     requests=(("cpu", "100m"), ("memory", "128Mi")), limits=(("cpu", "2"), ("memory", "512Mi"))
 )
-_HOST = "HEADWATER_HOST_IP"
 
 
 def deployments(
@@ -134,8 +133,9 @@ def _environment(owner: Owner, topology: Topology, node: TreeNode, advertised: s
     inside = names.node_address(owner.name, node.layer, node.number, owner.namespace)
     found: list[Variable] = []
     if _on_host(topology, node):
-        found.append(pods.from_field(_HOST, "status.hostIP"))
-        inside = f"$({_HOST}):{names.TREE_PORT}"
+        inside = f"$({names.HOST_IP}):{names.TREE_PORT}"
+    if names.HOST_IP in (advertised or inside):
+        found.append(pods.from_field(names.HOST_IP, "status.hostIP"))
     seconds = min(topology.flush_interval / SECOND, _FLUSH_SECONDS)
     given = {
         "HEADWATER_NAME": node.id,

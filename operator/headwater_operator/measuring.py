@@ -1,0 +1,51 @@
+"""How much sources send in truth, against what a manifest says of them: more is planned for soon, less only
+when it has been less for a while. Times are seconds of a clock that never goes back."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+# Over so many seconds a rate is measured; it counts when it has been as large for so many of these: who was
+# cut off sends what has piled up, and that passes.
+SPAN, SPANS = 10.0, 3
+# Factors are rounded up to so much: a rate that trembles plans nothing anew.
+STEP = 0.1
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the root has accepted of all sources, now and then."""
+
+    rate: float | None = None
+    _rates: deque[float] = field(default_factory=lambda: deque(maxlen=SPANS))
+    _counted: tuple[float, int] | None = None
+    # Factors that were needed, each with its time; the oldest first.
+    _needed: deque[tuple[float, float]] = field(default_factory=deque)
+
+    def take(self, now: float, accepted: int | None) -> None:
+        """So many events were accepted by now; None: the root does not say."""
+        before = self._counted
+        if accepted is None:
+            # Whoever was behind meanwhile catches up: that is no rate.
+            self.rate = self._counted = None
+            self._rates.clear()
+        elif before is None or accepted < before[1]:
+            self._counted = (now, accepted)
+        elif now - before[0] >= SPAN:
+            self.rate = (accepted - before[1]) / (now - before[0])
+            self._counted = (now, accepted)
+            self._rates.append(self.rate)
+
+    def factor(self, now: float, declared: float, margin: float, patience: float) -> float:
+        """How many times as much as declared is to be planned for, 1 at least: what fits into the margin is
+        no reason. Less than before only behind `patience` seconds."""
+        needed, lasting = 1.0, min(self._rates) if len(self._rates) == SPANS else 0.0
+        if declared > 0 and lasting > declared * (1 + max(margin, STEP)):
+            needed = math.ceil(lasting / declared / STEP) * STEP
+        if self.rate is not None:
+            self._needed.append((now, needed))
+        while len(self._needed) > 1 and self._needed[1][0] <= now - patience:
+            self._needed.popleft()
+        return max((each for _, each in self._needed), default=1.0)

@@ -1,0 +1,61 @@
+"""A tree is planned for what sources send: for more at once, for less after a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from headwater_operator.measuring import SPAN, Measured
+
+
+def fed(measured: Measured, begin: float, seconds: float, rate: float, total: int = 0) -> int:
+    """So many events a second, looked at every second; gives how many there were in all."""
+    at = begin
+    while at <= begin + seconds:
+        measured.take(at, total)
+        at += 1
+        total += int(rate)
+    return total
+
+
+def test_a_rate_is_measured_over_a_while() -> None:
+    measured = Measured()
+    fed(measured, 0, SPAN - 1, 50)
+    assert measured.rate is None
+    fed(measured, 0, 3 * SPAN, 50)
+    assert measured.rate == pytest.approx(50)
+
+
+def test_what_fits_into_the_margin_plans_nothing_anew() -> None:
+    measured = Measured()
+    fed(measured, 0, 30, 108)
+    assert measured.factor(30, 100, 0.1, 300) == 1.0
+    assert measured.factor(30, 100, 0.0, 300) == 1.0, "a rate trembles"
+
+
+def test_more_is_planned_for_at_once_and_less_after_a_while() -> None:
+    measured = Measured()
+    assert measured.factor(0, 100, 0.1, 60) == 1.0
+    total = fed(measured, 0, 20, 250)
+    assert measured.factor(20, 100, 0.1, 60) == 1.0, "it may pass"
+    total = fed(measured, 21, 10, 250, total)
+    assert measured.factor(30, 100, 0.1, 60) == pytest.approx(2.5)
+    fed(measured, 31, 40, 100, total)
+    assert measured.rate == pytest.approx(100)
+    assert measured.factor(71, 100, 0.1, 60) == pytest.approx(2.5)
+    assert measured.factor(80, 100, 0.1, 60) == pytest.approx(2.5)
+    assert measured.factor(140, 100, 0.1, 60) == 1.0
+
+
+def test_while_the_root_is_silent_nothing_is_known() -> None:
+    measured = Measured()
+    total = fed(measured, 0, 30, 250)
+    measured.factor(30, 100, 0.1, 60)
+    measured.take(31, None)
+    assert measured.rate is None
+    # What has piled up comes at once: it is not a rate yet.
+    measured.take(60, total + 100_000)
+    assert measured.rate is None
+    assert measured.factor(60, 100, 0.1, 60) == pytest.approx(2.5)
+    # A root with another log counts from the beginning.
+    measured.take(80, 5)
+    assert measured.rate is None
