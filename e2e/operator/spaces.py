@@ -14,6 +14,7 @@ from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.connection import Request
 from headwater_operator.crds import definitions
+from headwater_operator.errors import Gone
 from headwater_operator.kinds import Kind
 from tests.manifests import small
 
@@ -49,6 +50,17 @@ class Spaces:
         # Namespaces first: no object of a kind is left when its definition goes.
         for path in reversed(self._made):
             self.request("DELETE", path)
+        until = time.monotonic() + SERVED
+        while any(path.startswith(DEFINITIONS) and self._there(path) for path in self._made):
+            assert time.monotonic() < until, "the definitions are still there"
+            time.sleep(0.1)
+
+    def _there(self, path: str) -> bool:
+        try:
+            self.request("GET", path)
+        except Gone:
+            return False
+        return True
 
     def make(self) -> str:
         """A namespace."""
@@ -111,6 +123,13 @@ class Spaces:
 
     def post(self, path: str, document: Mapping[str, Any]) -> Document:
         return self.request("POST", path, document)
+
+    def patch(self, path: str, changes: Mapping[str, Any]) -> Document:
+        """Some fields of an object, in nobody's name."""
+        found: Document = self.cluster.connection.call(
+            Request("PATCH", path, "patch", path, body=changes, type="application/merge-patch+json")
+        )
+        return found
 
     def request(self, method: str, path: str, document: Any = None) -> Document:
         found: Document = self.cluster.connection.call(
