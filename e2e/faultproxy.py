@@ -88,10 +88,10 @@ class Seen:
 
 
 class FaultProxy:
-    """In front of one server. The callers bring their own tokens."""
+    """In front of one server, maybe below a path. The callers bring their own tokens."""
 
-    def __init__(self, server: str, tls: ssl.SSLContext, seed: int = 0) -> None:
-        self._server, self._tls = urlsplit(server), tls
+    def __init__(self, server: str, tls: ssl.SSLContext, prefix: str = "", seed: int = 0) -> None:
+        self._server, self._tls, self._prefix = urlsplit(server), tls, prefix
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
@@ -122,7 +122,7 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"http://127.0.0.1:{self._http.server_address[1]}{self._prefix}"
 
     def __enter__(self) -> FaultProxy:
         self._thread.start()
@@ -172,6 +172,7 @@ class FaultProxy:
             ]
 
     def _handle(self, request: BaseHTTPRequestHandler) -> None:
+        request.path = request.path.removeprefix(self._prefix)
         parts = urlsplit(request.path)
         watch = "watch=true" in parts.query.split("&")
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))

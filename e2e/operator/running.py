@@ -108,6 +108,10 @@ class Operator:
                 assert left > 0, f"it is not called for {key}:\n{self.log}"
                 self._changed.wait(left)
 
+    def quiet(self, seconds: float) -> None:
+        """Wait until it has not been called for so long."""
+        self.until(lambda: not self.calls(since=time.time() - seconds))
+
     def until(self, reached: Callable[[], object], patience: float = PATIENCE) -> None:
         end = time.monotonic() + patience
         while not reached():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,7 +15,7 @@ from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.connection import Request
 from headwater_operator.crds import definitions
-from headwater_operator.errors import Gone
+from headwater_operator.errors import Conflict, Gone
 from headwater_operator.kinds import Kind
 from tests.manifests import small
 
@@ -32,6 +33,7 @@ class Spaces:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._made: list[str] = []
+        self._spaces: list[str] = []
 
     def __enter__(self) -> Spaces:
         for name, definition in definitions().items():
@@ -47,13 +49,23 @@ class Spaces:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Namespaces first: no object of a kind is left when its definition goes.
-        for path in reversed(self._made):
-            self.request("DELETE", path)
+        self.clear()
+
+    def clear(self) -> None:
+        # Whoever has made the definitions may want to remove them, and not while there are objects.
+        for space in self._spaces:
+            for kind in filter(self.cluster.serves, (kinds.TOPOLOGY, kinds.QUERY)):
+                for each in self.cluster.list(kind, space):
+                    self.cluster.delete(kind, space, each["metadata"]["name"])
+        definitions = [path for path in self._made if path.startswith(DEFINITIONS)]
+        for path in [*(path for path in self._made if path not in definitions), *definitions]:
+            with suppress(Gone, Conflict):
+                self.request("DELETE", path)
         until = time.monotonic() + SERVED
-        while any(path.startswith(DEFINITIONS) and self._there(path) for path in self._made):
+        while any(map(self._there, definitions)):
             assert time.monotonic() < until, "the definitions are still there"
             time.sleep(0.1)
+        self._made, self._spaces = [], []
 
     def _there(self, path: str) -> bool:
         try:
@@ -67,6 +79,7 @@ class Spaces:
         name = f"operator-{uuid.uuid4().hex[:8]}"
         self.post("/api/v1/namespaces", {"metadata": {"name": name}})
         self._made.append(f"/api/v1/namespaces/{name}")
+        self._spaces.append(name)
         return name
 
     def topology(self, space: str, name: str = "small", **changes: Any) -> Document:

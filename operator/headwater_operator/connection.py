@@ -81,6 +81,7 @@ class Connection:
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self.configuration, self._pauses, self._leading = configuration, pauses, leading
+        self._server = configuration.host.rstrip("/")
         # The library would try again by itself, each time for as long as a time-out takes.
         configuration.retries = False
         configuration.connection_pool_maxsize = CONNECTIONS
@@ -118,7 +119,7 @@ class Connection:
             tls.load_cert_chain(given.cert_file, given.key_file)
         if not given.verify_ssl:
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        return Credentials(given.host, self._authorization(), tls)
+        return Credentials(self._server, self._authorization(), tls)
 
     def close(self) -> None:
         self._client.close()
@@ -126,7 +127,7 @@ class Connection:
     def _once(self, request: Request, until: float) -> Any:
         if request.verb not in READS and not self._leading():
             raise Unavailable(request.what, 0, "", "another process may lead by now, so nothing is written")
-        url = self.configuration.host + request.path
+        url = self._server + request.path
         if request.query:
             url += "?" + urlencode(request.query)
         headers = {"Accept": JSON, "User-Agent": names.MANAGER, **self._authorization()}

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import kopf
@@ -208,7 +209,7 @@ class Watching:
         self._due.set()
         self._interrupt()
         until = time.monotonic() + patience
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(until - time.monotonic(), 0.0))
 
     def silent(self) -> str | None:
@@ -396,12 +397,15 @@ class _Login:
         self._connection, self._pulse, self._relisted = connection, pulse, relisted
         self._last = float("-inf")
         self._sessions: list[aiohttp.ClientSession] = []
+        # What stands before each path where a server is reached through another.
+        self._prefix = ""
 
     async def login(self, **_: Any) -> kopf.AiohttpSession:
         # kopf asks again whenever the API server does not know a token, without a pause of its own.
         await asyncio.sleep(self._last + 1.0 - time.monotonic())
         self._last = time.monotonic()
         found = await asyncio.to_thread(self._connection.credentials)
+        self._prefix = urlsplit(found.server).path
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
@@ -419,12 +423,13 @@ class _Login:
     async def _answered(
         self, session: aiohttp.ClientSession, context: object, params: aiohttp.TraceRequestEndParams
     ) -> None:
+        path = params.url.path.removeprefix(self._prefix)
         if params.response.status < 400:
-            known = self._pulse.beat(params.url.path)
+            known = self._pulse.beat(path)
             if known and not {"watch", "continue"} & set(params.url.query):
                 self._relisted()
         elif params.response.status == 403:
-            self._pulse.refuse(params.url.path)
+            self._pulse.refuse(path)
 
 
 def _kopf_settings(watch: WatchTiming) -> kopf.OperatorSettings:
