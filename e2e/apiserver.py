@@ -43,12 +43,10 @@ class ApiServer:
     authority: Path
     token: str
 
-    def kubeconfig(self, path: Path, token: str | None = None, url: str | None = None) -> Path:
-        """A file for whoever calls it as the owner of a token, maybe through a proxy of plain HTTP."""
-        reached: dict[str, Any] = {"server": url or self.url}
-        if url is None:
-            reached["certificate-authority"] = str(self.authority)
-        return write_kubeconfig(path, reached, {"token": token or self.token})
+    def kubeconfig(self, path: Path) -> Path:
+        """A file for whoever may do everything."""
+        reached = {"server": self.url, "certificate-authority": str(self.authority)}
+        return write_kubeconfig(path, reached, {"token": self.token})
 
 
 def write_kubeconfig(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> Path:

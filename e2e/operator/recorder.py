@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -23,10 +24,14 @@ from headwater_wire import logs
 
 
 def recorder(cluster: Cluster, settings: Settings, nodes: Nodes, metrics: Metrics) -> Reconcile:
+    lock = threading.Lock()
+
     def reconcile(namespace: str, name: str) -> float | None:
         known = nodes.all()
         said = {"reconciled": f"{namespace}/{name}", "at": time.time(), "nodes": known and sorted(known)}
-        print(json.dumps(said), flush=True)
+        # Whole lines, though there are several workers.
+        with lock:
+            print(json.dumps(said), flush=True)
         return None
 
     return reconcile

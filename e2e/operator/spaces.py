@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.connection import Request
 from headwater_operator.crds import definitions
+from headwater_operator.errors import Conflict, Gone
 from headwater_operator.kinds import Kind
 from tests.manifests import small
 
@@ -31,6 +33,7 @@ class Spaces:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._made: list[str] = []
+        self._spaces: list[str] = []
 
     def __enter__(self) -> Spaces:
         for name, definition in definitions().items():
@@ -46,15 +49,38 @@ class Spaces:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Namespaces first: no object of a kind is left when its definition goes.
-        for path in reversed(self._made):
-            self.request("DELETE", path)
+        self.clear()
+
+    def clear(self) -> None:
+        # Whoever has made the definitions may want to remove them, and not while there are objects.
+        for space in self._spaces:
+            for kind in filter(self.cluster.serves, (kinds.TOPOLOGY, kinds.QUERY)):
+                for each in self.cluster.list(kind, space):
+                    self.cluster.delete(kind, space, each["metadata"]["name"])
+        definitions = [path for path in self._made if path.startswith(DEFINITIONS)]
+        for path in [*(path for path in self._made if path not in definitions), *definitions]:
+            with suppress(Gone, Conflict):
+                self.request("DELETE", path)
+        # What is served is said a moment later.
+        until = time.monotonic() + SERVED
+        while any(map(self._there, definitions)) or (definitions and self.cluster.serves(kinds.TOPOLOGY)):
+            assert time.monotonic() < until, "the definitions are still there"
+            time.sleep(0.1)
+        self._made, self._spaces = [], []
+
+    def _there(self, path: str) -> bool:
+        try:
+            self.request("GET", path)
+        except Gone:
+            return False
+        return True
 
     def make(self) -> str:
         """A namespace."""
         name = f"operator-{uuid.uuid4().hex[:8]}"
         self.post("/api/v1/namespaces", {"metadata": {"name": name}})
         self._made.append(f"/api/v1/namespaces/{name}")
+        self._spaces.append(name)
         return name
 
     def topology(self, space: str, name: str = "small", **changes: Any) -> Document:
@@ -111,6 +137,13 @@ class Spaces:
 
     def post(self, path: str, document: Mapping[str, Any]) -> Document:
         return self.request("POST", path, document)
+
+    def patch(self, path: str, changes: Mapping[str, Any]) -> Document:
+        """Some fields of an object, in nobody's name."""
+        found: Document = self.cluster.connection.call(
+            Request("PATCH", path, "patch", path, body=changes, type="application/merge-patch+json")
+        )
+        return found
 
     def request(self, method: str, path: str, document: Any = None) -> Document:
         found: Document = self.cluster.connection.call(

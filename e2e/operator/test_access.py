@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.operator.spaces import Spaces, rule
+from e2e.operator.running import NODES, rights
+from e2e.operator.spaces import Spaces
 from headwater.errors import Invalid
-from headwater_operator import access, kinds
+from headwater_operator import kinds
 from headwater_operator.access import Right, review
 from headwater_operator.cluster import Cluster
 from headwater_operator.connection import Connection, configured
-from headwater_operator.kinds import Kind
-
-NODES = [rule(kinds.NODE, "list", "watch")]
-
-
-def rules(*without: Kind) -> list[Mapping[str, Sequence[str]]]:
-    """All that the tables ask for in a namespace, but for some kinds."""
-    found = [rule(kind, "list", "watch") for kind in access.WATCHED if kind not in without]
-    return found + [
-        rule(kind, *verbs, subresource=subresource)
-        for (kind, subresource), verbs in {**access.WORK, **access.MONITORING, **access.LEADING}.items()
-        if kind not in without
-    ]
 
 
 @pytest.fixture
@@ -52,7 +40,7 @@ class Accounts:
 
 
 def test_with_all_rights_everything_is_watched(spaces: Spaces, space: str, accounts: Accounts) -> None:
-    own = accounts.called(spaces.account(space, rules(), NODES))
+    own = accounts.called(spaces.account(space, rights(), NODES))
     found = review(own, [space])
     assert found.namespaces == (space,)
     assert found.nodes
@@ -61,7 +49,7 @@ def test_with_all_rights_everything_is_watched(spaces: Spaces, space: str, accou
 
 
 def test_nodes_are_optional(spaces: Spaces, space: str, accounts: Accounts) -> None:
-    found = review(accounts.called(spaces.account(space, rules())), [space])
+    found = review(accounts.called(spaces.account(space, rights())), [space])
     assert found.namespaces == (space,)
     assert not found.nodes
     assert found.missing == {Right("list", "nodes", None), Right("watch", "nodes", None)}
@@ -70,7 +58,7 @@ def test_nodes_are_optional(spaces: Spaces, space: str, accounts: Accounts) -> N
 def test_a_right_to_work_that_is_missing_stops_no_watch(
     spaces: Spaces, space: str, accounts: Accounts
 ) -> None:
-    found = review(accounts.called(spaces.account(space, rules(kinds.SECRET), NODES)), [space])
+    found = review(accounts.called(spaces.account(space, rights(kinds.SECRET), NODES)), [space])
     assert found.namespaces == (space,)
     assert {right.resource for right in found.missing} == {"secrets"}
     assert {right.verb for right in found.missing} == {"get", "list", "create", "patch", "delete"}
@@ -78,7 +66,7 @@ def test_a_right_to_work_that_is_missing_stops_no_watch(
 
 def test_a_namespace_without_rights_is_left_out(spaces: Spaces, space: str, accounts: Accounts) -> None:
     other = spaces.make()
-    found = review(accounts.called(spaces.account(space, rules(), NODES)), [space, other])
+    found = review(accounts.called(spaces.account(space, rights(), NODES)), [space, other])
     assert found.namespaces == (space,)
     assert Right("watch", "pods", other) in found.missing
 
@@ -86,7 +74,7 @@ def test_a_namespace_without_rights_is_left_out(spaces: Spaces, space: str, acco
 def test_with_nothing_to_watch_each_right_is_named_with_its_remedy(
     spaces: Spaces, space: str, accounts: Accounts
 ) -> None:
-    own = accounts.called(spaces.account(space, rules(kinds.POD)))
+    own = accounts.called(spaces.account(space, rights(kinds.POD)))
     with pytest.raises(Invalid) as refused:
         review(own, [space])
     told = [str(problem) for problem in refused.value.problems]
@@ -101,7 +89,7 @@ def test_with_nothing_to_watch_each_right_is_named_with_its_remedy(
 
 
 def test_everywhere_is_asked_for_once(spaces: Spaces, space: str, accounts: Accounts) -> None:
-    own = accounts.called(spaces.account(space, [], [*rules(), *NODES]))
+    own = accounts.called(spaces.account(space, [], [*rights(), *NODES]))
     assert review(own, []).namespaces is None
 
 

@@ -207,8 +207,9 @@ class Cluster:
                 return _Told(told.count, told.first, now)
         # Not by this process; maybe by the one before it.
         found = self.get(kinds.EVENT, namespace, name) or {}
-        first = datetime.fromisoformat(found["firstTimestamp"]).timestamp() if found else now
-        told = _Told(found.get("count", 0) + 1, first, now)
+        since = found.get("firstTimestamp")
+        first = datetime.fromisoformat(since).timestamp() if since else now
+        told = _Told((found.get("count") or 0) + 1, first, now)
         with self._lock:
             self._told[key] = told
             while len(self._told) > EVENTS:

@@ -28,12 +28,13 @@ from headwater.errors import Invalid, Problem
 from headwater_operator import names
 from headwater_operator.errors import ApiError, Unavailable, error_of, unanswered
 
-# Seconds to connect and to wait for an answer. Together they are below the deadline for renewing the lease:
-# whoever may have lost it no longer waits for an answer.
+# Seconds to connect and to wait for an answer; no call takes longer than both, also if it is made again. That
+# is below the deadline for renewing the lease: whoever may have lost it no longer waits for an answer.
 CONNECT_SECONDS, READ_SECONDS = 3.0, 5.0
-# Pauses before a request is made again, in seconds; and how long that may go on before it is told instead.
+PATIENCE = CONNECT_SECONDS + READ_SECONDS
+# Pauses before a request is made again, in seconds, and what has to be left for it to be worth it.
 PAUSES = (0.1, 0.4, 1.0, 2.0)
-PATIENCE = 8.0
+LEAST = 0.5
 # Connections that are kept: one for each worker, and a few.
 CONNECTIONS = 16
 
@@ -80,6 +81,7 @@ class Connection:
         leading: Callable[[], bool] = lambda: True,
     ) -> None:
         self.configuration, self._pauses, self._leading = configuration, pauses, leading
+        self._server = configuration.host.rstrip("/")
         # The library would try again by itself, each time for as long as a time-out takes.
         configuration.retries = False
         configuration.connection_pool_maxsize = CONNECTIONS
@@ -92,13 +94,13 @@ class Connection:
         until = time.monotonic() + PATIENCE
         for pause in self._pauses:
             try:
-                return self._once(request)
+                return self._once(request, until)
             except Unavailable as error:
                 wait = pause * random.uniform(0.7, 1.3) if error.after is None else error.after
-                if time.monotonic() + wait > until:
+                if time.monotonic() + wait + LEAST > until:
                     raise
                 time.sleep(wait)
-        return self._once(request)
+        return self._once(request, until)
 
     def calls(self) -> Mapping[tuple[str, str, str], int]:
         """Requests so far by verb, resource and outcome: a code, or `unanswered`. Repeated ones count."""
@@ -117,20 +119,21 @@ class Connection:
             tls.load_cert_chain(given.cert_file, given.key_file)
         if not given.verify_ssl:
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-        return Credentials(given.host, self._authorization(), tls)
+        return Credentials(self._server, self._authorization(), tls)
 
     def close(self) -> None:
         self._client.close()
 
-    def _once(self, request: Request) -> Any:
+    def _once(self, request: Request, until: float) -> Any:
         if request.verb not in READS and not self._leading():
             raise Unavailable(request.what, 0, "", "another process may lead by now, so nothing is written")
-        url = self.configuration.host + request.path
+        url = self._server + request.path
         if request.query:
             url += "?" + urlencode(request.query)
         headers = {"Accept": JSON, "User-Agent": names.MANAGER, **self._authorization()}
         if request.body is not None:
             headers["Content-Type"] = request.type
+        left = max(until - time.monotonic(), LEAST)
         outcome = "unanswered"
         try:
             answer = self._client.request(  # type: ignore[no-untyped-call]  # the client's own types
@@ -138,7 +141,8 @@ class Connection:
                 url,
                 headers=headers,
                 body=request.body,
-                _request_timeout=(CONNECT_SECONDS, READ_SECONDS),
+                # One number is for both together.
+                _request_timeout=(CONNECT_SECONDS, READ_SECONDS) if left > READ_SECONDS else left,
             )
             found: bytes = answer.read()
             outcome = str(answer.status)

@@ -83,8 +83,13 @@ class _Program:
         log.info("started", extra=said)
         try:
             self._leads = await asyncio.to_thread(self._lease.acquire, given_up)
-            if self._leads:
-                await self._lead(ended)
+            try:
+                if self._leads:
+                    await self._lead(ended)
+            finally:
+                # Also after an error of our own: another may do better, and should not have to wait.
+                await asyncio.to_thread(self._lease.release)
+                await asyncio.to_thread(self._watching.stop, STOP)
         finally:
             await monitor.stop()
         log.info("ended")
@@ -108,8 +113,6 @@ class _Program:
         listed.cancel()
         if not await asyncio.to_thread(self._queue.end, DRAIN):
             log.warning("work is left undone: whoever leads next does it")
-        await asyncio.to_thread(self._lease.release)
-        await asyncio.to_thread(self._watching.stop, STOP)
 
     def _unready(self) -> str | None:
         # One that stands by is as it should be: an update of the operator waits for it to be ready.
@@ -135,3 +138,10 @@ def _quieten() -> None:
     """kopf tells of every request and every handler; what matters of it is told here."""
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         logging.getLogger("kopf").setLevel(logging.CRITICAL)
+    logging.getLogger("kopf.objects").addFilter(_without_settings)
+
+
+def _without_settings(record: logging.LogRecord) -> bool:
+    """All that kopf is set to goes with each of its lines."""
+    vars(record).pop("settings", None)
+    return True

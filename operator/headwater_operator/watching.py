@@ -12,9 +12,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import kopf
@@ -40,6 +41,8 @@ SETTLE = 0.2
 FIRST, LONGEST, SOUND = 1.0, 30.0, 60.0
 # Pauses of kopf before it makes a request again; then it ends.
 KOPF_PAUSES = (0.5, 1.0, 2.0)
+# Seconds that kopf has to stop, and then what it leaves.
+STOP = 1.0
 # How long the first lists may take before everything is looked at without them.
 LISTED = 15.0
 # What changes with what the author of an object has said.
@@ -206,7 +209,7 @@ class Watching:
         self._due.set()
         self._interrupt()
         until = time.monotonic() + patience
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(until - time.monotonic(), 0.0))
 
     def silent(self) -> str | None:
@@ -280,19 +283,18 @@ class Watching:
             )
             listen(self._handler(kind))
 
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(_aside)
+        stop = asyncio.Event()
+
+        def interrupt() -> None:
+            try:
+                loop.call_soon_threadsafe(stop.set)
+            except RuntimeError:
+                """That run has ended already."""
+
         async def run() -> None:
-            loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-            def interrupt() -> None:
-                try:
-                    loop.call_soon_threadsafe(stop.set)
-                except RuntimeError:
-                    """That run has ended already."""
-
-            self._interrupt = interrupt
-            if self._ended.is_set():
-                return
-            await kopf.operator(
+            tasks = await kopf.spawn_tasks(
                 registry=registry,
                 settings=_kopf_settings(self._settings.watch),
                 standalone=True,
@@ -300,8 +302,19 @@ class Watching:
                 namespaces=access.namespaces or (),
                 stop_flag=stop,
             )
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await _end(tasks)
+            await login.close()
+            for task in done:
+                task.result()
 
-        asyncio.run(run())
+        self._interrupt = interrupt
+        if self._ended.is_set():
+            interrupt()
+        try:
+            loop.run_until_complete(run())
+        finally:
+            loop.close()
 
     def _handler(self, kind: Kind) -> Callable[..., Any]:
         async def heard(event: Any, namespace: str | None, **_: Any) -> None:
@@ -348,6 +361,31 @@ class Watching:
             self._interrupt()
 
 
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """All that kopf has begun, within a time of our own.
+
+    After an error it would cancel its watches together with the tasks by which they tell a pause from an end:
+    they take it for a pause and go on, and it waits for them for ever. Those tasks are left to the watches.
+    """
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=STOP)
+    left = [
+        task
+        for task in asyncio.all_tasks() - {asyncio.current_task()}
+        if not task.get_name().startswith("pause-waiter")
+    ]
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=STOP)
+
+
+def _aside(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What goes wrong while kopf is stopped, when nobody waits for it any more."""
+    log.debug("beside the watches", extra={"problem": context.get("message")})
+
+
 class _Login:
     """Sessions for kopf with the credentials of the operator's own connection, which also feel the pulse.
 
@@ -358,12 +396,16 @@ class _Login:
     def __init__(self, connection: Connection, pulse: Pulse, relisted: Callable[[], None]) -> None:
         self._connection, self._pulse, self._relisted = connection, pulse, relisted
         self._last = float("-inf")
+        self._sessions: list[aiohttp.ClientSession] = []
+        # What stands before each path where a server is reached through another.
+        self._prefix = ""
 
     async def login(self, **_: Any) -> kopf.AiohttpSession:
         # kopf asks again whenever the API server does not know a token, without a pause of its own.
         await asyncio.sleep(self._last + 1.0 - time.monotonic())
         self._last = time.monotonic()
         found = await asyncio.to_thread(self._connection.credentials)
+        self._prefix = urlsplit(found.server).path
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
@@ -371,17 +413,23 @@ class _Login:
             headers={"User-Agent": names.MANAGER, **found.headers},
             trace_configs=[trace],
         )
+        self._sessions = [*(each for each in self._sessions if not each.closed), session]
         return kopf.AiohttpSession(server=found.server, aiohttp_session=session)
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
 
     async def _answered(
         self, session: aiohttp.ClientSession, context: object, params: aiohttp.TraceRequestEndParams
     ) -> None:
+        path = params.url.path.removeprefix(self._prefix)
         if params.response.status < 400:
-            known = self._pulse.beat(params.url.path)
+            known = self._pulse.beat(path)
             if known and not {"watch", "continue"} & set(params.url.query):
                 self._relisted()
         elif params.response.status == 403:
-            self._pulse.refuse(params.url.path)
+            self._pulse.refuse(path)
 
 
 def _kopf_settings(watch: WatchTiming) -> kopf.OperatorSettings:

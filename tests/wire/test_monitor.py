@@ -36,6 +36,22 @@ def test_a_program_is_ready_when_it_says_so() -> None:
     asyncio.run(run())
 
 
+def test_a_program_may_know_itself_that_it_is_not_alive() -> None:
+    async def run() -> None:
+        why: list[str | None] = ["a watch has been silent for 181 s"]
+        shown = Monitor(lambda: None, alive=lambda: why[0])
+        port = shown.start("127.0.0.1:0")
+        try:
+            told = await asyncio.to_thread(get, port, "/healthz")
+            assert told == (503, "not alive: a watch has been silent for 181 s\n")
+            why[0] = None
+            assert await asyncio.to_thread(get, port, "/healthz") == (200, "alive\n")
+        finally:
+            await shown.stop()
+
+    asyncio.run(run())
+
+
 def test_a_loop_that_hangs_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         shown = Monitor(lambda: None)

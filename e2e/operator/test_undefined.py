@@ -1,0 +1,37 @@
+"""An operator that is there before the definitions of its kinds are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.operator.running import NODES, Operator, rights
+from e2e.operator.spaces import Spaces
+from headwater_operator import kinds
+from headwater_operator.cluster import Cluster
+
+
+def test_it_waits_for_its_definitions(cluster: Cluster, tmp_path: Path) -> None:
+    if cluster.serves(kinds.TOPOLOGY):
+        pytest.skip("the cluster has the definitions of somebody else")
+    spaces = Spaces(cluster)
+    space = spaces.make()
+    try:
+        token = spaces.account(space, rights(), NODES)
+        kubeconfig = spaces.kubeconfig(tmp_path / "kubeconfig", token)
+        with Operator(tmp_path, kubeconfig, space) as operator:
+            operator.until(lambda: operator.said("watches are begun anew"))
+            problem = operator.said("watches are begun anew")[0]["problem"]
+            assert "aggregationtopologies.headwater.dev: is not served by the API server" in problem
+            assert operator.get("/healthz")[0] == 200
+            assert operator.get("/readyz")[0] == 503
+            with spaces:
+                spaces.topology(space, "a")
+                operator.called(f"{space}/a")
+                assert operator.get("/readyz")[0] == 200
+            # They are gone again, and it goes on waiting.
+            operator.until(lambda: len(operator.said("watches are begun anew")) > 1)
+            assert operator.runs
+    finally:
+        spaces.clear()
