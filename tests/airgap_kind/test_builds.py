@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from airgap_kind import gobuilds, nodeimage, rootfs
+import pytest
+
+from airgap_kind import gobuilds, nodeimage, rootfs, storage
 from airgap_kind.cache import digest
 from airgap_kind.toolchain import parse_version
 from airgap_kind.versions import VERSIONS
@@ -71,11 +73,22 @@ def test_another_version_or_another_source_is_another_key() -> None:
 
 def test_the_node_image_follows_every_part_of_it() -> None:
     names = {nodeimage.name(VERSIONS)}
-    for part in ("kind", "kubernetes", "etcd", "coredns", "debian"):
+    for part in ("kind", "kubernetes", "etcd", "coredns", "local_path", "debian"):
         names.add(nodeimage.name(dataclasses.replace(VERSIONS, **{part: "v9.9.9"})))
-    assert len(names) == 6
+    assert len(names) == 7
     # Not part of the image.
     assert nodeimage.name(dataclasses.replace(VERSIONS, helm="v9.9.9")) in names
+
+
+def test_another_storage_manifest_is_another_image_of_the_same_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, programs = nodeimage.name(VERSIONS), nodeimage.builds(VERSIONS)
+    monkeypatch.setattr(storage, "TEMPLATE", storage.TEMPLATE + "# another\n")
+    assert nodeimage.name(VERSIONS) != name
+    again = nodeimage.builds(dataclasses.replace(VERSIONS, local_path="v9.9.9"))
+    changed = [one for one in programs if programs[one].key("amd64") != again[one].key("amd64")]
+    assert changed == ["local-path-provisioner"]
 
 
 def test_a_root_file_system_follows_its_packages() -> None:

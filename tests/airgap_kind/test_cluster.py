@@ -47,17 +47,22 @@ def node(name: str, ready: str = "True", heard: float = NOW) -> dict[str, Any]:
     return {"kind": "Node", "metadata": {"name": name}, "status": {"conditions": conditions}}
 
 
-def parts(available: int = 2, ready: int = 2) -> list[dict[str, Any]]:
+def deployment(name: str, available: int, wanted: int = 1, namespace: str = "kube-system") -> dict[str, Any]:
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"replicas": wanted},
+        "status": {"availableReplicas": available},
+    }
+
+
+def parts(available: int = 2, ready: int = 2, volumes: int = 1) -> list[dict[str, Any]]:
     return [
-        {
-            "kind": "Deployment",
-            "metadata": {"name": "coredns"},
-            "spec": {"replicas": 2},
-            "status": {"availableReplicas": available},
-        },
+        deployment("coredns", available, 2),
+        deployment("local-path-provisioner", volumes, namespace="local-path-storage"),
         {
             "kind": "DaemonSet",
-            "metadata": {"name": "kube-proxy"},
+            "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
             "spec": {},
             "status": {"numberReady": ready, "desiredNumberScheduled": 2},
         },
@@ -76,12 +81,18 @@ def test_a_healthy_cluster() -> None:
         ([node("a"), node("b", heard=NOW - 60), *parts()], "b was not heard of"),
         ([node("a"), node("b"), *parts(available=1)], "coredns"),
         ([node("a"), node("b"), *parts(ready=1)], "kube-proxy"),
+        ([node("a"), node("b"), *parts(volumes=0)], "local-path-provisioner"),
     ],
 )
 def test_what_is_missing_is_named(items: list[dict[str, Any]], problem: str) -> None:
     health = judge(items, 2, NOW)
     assert not health.good
     assert problem in "; ".join(health.problems)
+
+
+def test_what_users_run_does_not_count() -> None:
+    theirs = deployment("theirs", 0, namespace="default")
+    assert judge([node("a"), node("b"), *parts(), theirs], 2, NOW).good
 
 
 def test_labels_of_a_worker() -> None:

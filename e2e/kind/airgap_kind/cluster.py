@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from airgap_kind import config, nodeimage, process
+from airgap_kind import config, nodeimage, process, storage
 from airgap_kind.cache import digest, write_whole
 from airgap_kind.engine import Engine
 from airgap_kind.errors import Failure
@@ -19,6 +19,8 @@ from airgap_kind.tools import Tools
 
 LABEL = "io.x-k8s.kind.cluster"
 NETWORK = "kind"
+# Where the parts of the system are; those of the stock image too.
+SYSTEM = ("kube-system", storage.NAMESPACE)
 # For a cluster just made, and for one whose nodes were started again.
 PATIENCE = 240.0
 RETURN = 120.0
@@ -60,6 +62,8 @@ def judge(listed: Sequence[dict[str, Any]], nodes: int, since: float) -> Health:
                 problems.append(f"node {name} is not ready")
             elif parse_time(ready["lastHeartbeatTime"]) < since - 1:
                 problems.append(f"node {name} was not heard of")
+        elif item["metadata"]["namespace"] not in SYSTEM:
+            continue
         elif kind == "Deployment" and status.get("availableReplicas", 0) < item["spec"]["replicas"]:
             problems.append(f"{name} is not available")
         elif kind == "DaemonSet" and (
@@ -219,7 +223,7 @@ class Cluster:
         asked = process.run(
             [
                 *(self.tools.kubectl(engine), "--kubeconfig", self.kubeconfig, "--request-timeout=5s"),
-                *("--namespace=kube-system", "get", "nodes,deployments,daemonsets", "--output=json"),
+                *("--all-namespaces", "get", "nodes,deployments,daemonsets", "--output=json"),
             ],
             env=self.tools.env(engine),
             timeout=20,

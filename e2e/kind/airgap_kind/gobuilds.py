@@ -155,6 +155,19 @@ func main() {{ coremain.Run() }}
     )
 
 
+def local_path(versions: Versions) -> GoBuild:
+    path = "github.com/rancher/local-path-provisioner"
+    return GoBuild(
+        name="local-path-provisioner",
+        version=versions.local_path,
+        about="about 2 min",
+        packages=(path,),
+        files={"go.mod": requiring("local-path-provisioner", path, versions.local_path)},
+        products=("local-path-provisioner",),
+        values={"main.VERSION": versions.local_path},
+    )
+
+
 def kind(versions: Versions) -> GoBuild:
     return GoBuild(
         name="kind",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from airgap_kind import archive, gobuilds, network, packages, process, rootfs
+from airgap_kind import archive, gobuilds, network, packages, process, rootfs, storage
 from airgap_kind.archive import Image
 from airgap_kind.cache import Cache, architecture, digest
 from airgap_kind.engine import Engine
@@ -114,6 +114,7 @@ def recipe(versions: Versions) -> str:
     """All that decides what is in the image."""
     arch = architecture()
     parts = [SETTLE, IMPORT, network.TEMPLATE, network.FORGET, network.program().read_text(encoding="utf-8")]
+    parts += [storage.TEMPLATE, storage.PROGRAM]
     parts += [build.key(arch) for build in builds(versions).values()]
     parts += [root.key(versions.debian, arch) for root in (rootfs.NODE, rootfs.NETWORK)]
     return digest(versions.kind, *parts)
@@ -133,6 +134,7 @@ def builds(versions: Versions) -> dict[str, gobuilds.GoBuild]:
         gobuilds.kubernetes(versions),
         gobuilds.etcd(versions),
         gobuilds.coredns(versions),
+        gobuilds.local_path(versions),
         gobuilds.pause(),
     )
     return {build.name: build for build in made_of}
@@ -179,8 +181,12 @@ def made(sources: Sources) -> Path:
         for program in NODE_PROGRAMS:
             shutil.copy(programs[program], root / "usr" / "bin" / program)
         inside(root, mnt, SETTLE, "the node's services could not be set up")
-        own_network = f"airgap-kind/podnet:{recipe(sources.versions)}"
-        (root / network.MANIFEST.lstrip("/")).write_text(network.manifest(own_network), encoding="utf-8")
+        own = own_images(recipe(sources.versions), programs, network_root, work)
+        for place, text in (
+            (network.MANIFEST, network.manifest(own.network.names[0])),
+            (storage.MANIFEST, storage.manifest(own.storage.names[0])),
+        ):
+            (root / place.lstrip("/")).write_text(text, encoding="utf-8")
         forgetting = root / network.FORGETTING.lstrip("/")
         forgetting.parent.mkdir(parents=True)
         forgetting.write_text(network.FORGET, encoding="utf-8")
@@ -189,15 +195,7 @@ def made(sources: Sources) -> Path:
         images = component_images(
             kubeadm_images(programs["kubeadm"], sources.versions), sandbox, programs, network_root, work
         )
-        podnet_layer = work / "podnet.tar"
-        archive.write_layer(podnet_layer, {network.PROGRAM: network.program()})
-        images.append(
-            Image(
-                (own_network,),
-                (network_root, podnet_layer),
-                {"Env": [PATH], "Entrypoint": ["/usr/bin/python3", "-IS", network.PROGRAM]},
-            )
-        )
+        images += [own.network, own.storage]
         archive.write(mnt / "images.tar", images, architecture())
         said = inside(root, mnt, IMPORT, "the images of Kubernetes could not be put into the node image")
         check_imported(images, said.split())
@@ -269,6 +267,33 @@ def component_images(
         tags = (full, sandbox) if program == "pause" and sandbox != full else (full,)
         images.append(Image(tags, layers, {"Env": [PATH], "Entrypoint": [place]}))
     return images
+
+
+@dataclass(frozen=True)
+class OwnImages:
+    """What stands where kind has images of its own."""
+
+    network: Image
+    storage: Image
+
+
+def own_images(tag: str, programs: Mapping[str, Path], network_root: Path, work: Path) -> OwnImages:
+    """On the root of kube-proxy, which every node has unpacked: a first volume is there as soon as others."""
+    podnet, local_path = work / "podnet.tar", work / "local-path-provisioner.tar"
+    archive.write_layer(podnet, {network.PROGRAM: network.program()})
+    archive.write_layer(local_path, {storage.PROGRAM: programs["local-path-provisioner"]})
+    return OwnImages(
+        network=Image(
+            (f"airgap-kind/podnet:{tag}",),
+            (network_root, podnet),
+            {"Env": [PATH], "Entrypoint": ["/usr/bin/python3", "-IS", network.PROGRAM]},
+        ),
+        storage=Image(
+            (f"airgap-kind/local-path-provisioner:{tag}",),
+            (network_root, local_path),
+            {"Env": [PATH], "Entrypoint": [storage.PROGRAM]},
+        ),
+    )
 
 
 def check_imported(images: list[Image], found: list[str]) -> None:

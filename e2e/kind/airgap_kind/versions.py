@@ -14,6 +14,8 @@ class Versions:
     kubernetes: str = "v1.34.10"
     etcd: str = "v3.6.16"
     coredns: str = "v1.14.7"
+    # The newest that the module proxy gave together with its checksum. Stock kind has v0.0.34.
+    local_path: str = "v0.0.30"
     helm: str = "v3.22.0"
     # For a machine without Go: the release as PyPI has it.
     go: str = "1.26.6"
