@@ -40,9 +40,9 @@ ITS_EXECUTORS = f"headwater.dev/driver={DRIVER}"
 PATIENCE = 240.0
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
-# So many a second are sent: long enough for all that happens meanwhile.
-RATE = 100
-EVENTS = [(BEGIN + 9_973 * n, f"machine-{n % 7}", float(n * n % 97)) for n in range(6_000)]
+# Before each thing that happens, and behind the last.
+PORTION = 1_200
+EVENTS = [(BEGIN + 9_973 * n, f"machine-{n % 7}", float(n * n % 97)) for n in range(5 * PORTION)]
 # With as few rights as a pod and a container can have.
 POD = {
     "runAsNonRoot": True,
@@ -287,21 +287,44 @@ def _lines(space: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
+class _Source:
+    """Events through a pipe, a portion whenever it is asked for."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        self._running, self._left = running, list(EVENTS)
+        self._write("ts,key,value\n")
+
+    def _write(self, text: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.write(text)
+        self._running.stdin.flush()
+
+    def send(self) -> None:
+        portion, self._left = self._left[:PORTION], self._left[PORTION:]
+        self._write("".join(f"{ts},{key},{value}\n" for ts, key, value in portion))
+
+    def end(self) -> dict[str, Any]:
+        """What it says when all is counted."""
+        assert not self._left
+        out, errors = self._running.communicate(timeout=PATIENCE)
+        assert self._running.returncode == 0, errors + out
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+
 @contextmanager
-def _sent(space: str, authority: Authority, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Events that flow for a while."""
+def _source(space: str, authority: Authority, tmp_path: Path) -> Iterator[_Source]:
     mine = authority.issue("probe-1")
-    events = tmp_path / "events.csv"
-    events.write_text("ts,key,value\n" + "".join(f"{ts},{key},{value}\n" for ts, key, value in EVENTS))
     with forwarded(space, "child", PORT) as address:
-        command = [sys.executable, "-m", "headwater_cli", "send", str(events), "--to", address]
+        command = [sys.executable, "-m", "headwater_cli", "send", "-", "--format", "csv", "--to", address]
         command += ["--name", "probe-1", "--site", "here", "--lateness", "0s", "--end", "--json"]
-        command += ["--rate", str(RATE), "--timeout", "600s", "--spool", str(tmp_path / "spool")]
+        command += ["--timeout", "600s", "--spool", str(tmp_path / "spool")]
         command += ["--child", CHILD, "--tls-ca", str(mine.ca)]
         command += ["--tls-certificate", str(mine.certificate), "--tls-key", str(mine.key)]
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         try:
-            yield running
+            yield _Source(running)
         finally:
             running.kill()
             running.communicate()
@@ -323,13 +346,15 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
         _ready(space)
         log.info("ready after %.1f s", monotonic() - begin)
         assert len(_executors(space)) == EXECUTORS
-        begin = monotonic()
-        with _sent(space, authority, tmp_path) as sending:
+        with _source(space, authority, tmp_path) as source:
+            begin = monotonic()
+            source.send()
             _until(lambda: bool(_lines(space)), lambda: _told(space))
             log.info("first result after %.1f s", monotonic() - begin)
 
             victim = _executors(space)[0]
             begin = monotonic()
+            source.send()
             _kill_java(space, victim, "executor")
             _until(
                 lambda: victim not in (there := _executors(space)) and len(there) == EXECUTORS,
@@ -339,6 +364,7 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
 
             before, held = _executors(space), _status(space)
             begin = monotonic()
+            source.send()
             _kill_java(space, DRIVER, "root")
             _until(lambda: _status(space)["restartCount"] > held["restartCount"], lambda: _told(space))
             _ready(space)
@@ -348,14 +374,13 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
             assert not {*before} & {*_executors(space)}
 
             begin = monotonic()
+            source.send()
             kubectl("--namespace", space, "delete", "pod", DRIVER, "--grace-period=0", "--force")
             _until(lambda: _status(space)["pod"] not in ("", held["pod"]), lambda: _told(space))
             _ready(space)
             log.info("ready again in another pod after %.1f s", monotonic() - begin)
-
-            out, errors = sending.communicate(timeout=600)
-            assert sending.returncode == 0, errors + out
-        assert json.loads(out)["counted"] == len(EVENTS) + 1
+            source.send()
+            assert source.end()["counted"] == len(EVENTS) + 1
         _until(lambda: len(_lines(space)) >= len(_expected()), lambda: _told(space))
         lines = _lines(space)
         found = {(each["start"], each["key"]): [each["count"], *each["values"].values()] for each in lines}
