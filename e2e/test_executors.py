@@ -17,9 +17,17 @@ from typing import Any
 from e2e.api import Api
 from e2e.images import NODE, ROOT
 from e2e.kubectl import forwarded, kubectl, namespace
+from tests.certificates import Authority
 
 log = logging.getLogger(__name__)
 PORT, METRICS = 7070, 9100
+CHILD = "l1-0"
+TLS_MOUNT = {"name": "tls", "mountPath": "/etc/headwater-tls"}
+CERTIFICATES = {
+    "HEADWATER_TLS_CERTIFICATE": "/etc/headwater-tls/tls.crt",
+    "HEADWATER_TLS_KEY": "/etc/headwater-tls/tls.key",
+    "HEADWATER_TLS_CA": "/etc/headwater-tls/ca.crt",
+}
 EXECUTORS = 2
 # The pod of the driver, and what finds those of its executors.
 DRIVER = "root-0"
@@ -28,9 +36,9 @@ ITS_EXECUTORS = f"headwater.dev/driver={DRIVER}"
 PATIENCE = 240.0
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
-# So many a second are sent: long enough for all that happens meanwhile.
-RATE = 100
-EVENTS = [(BEGIN + 9_973 * n, f"machine-{n % 7}", float(n * n % 97)) for n in range(6_000)]
+# Before each thing that happens, and behind the last.
+PORTION = 1_200
+EVENTS = [(BEGIN + 9_973 * n, f"machine-{n % 7}", float(n * n % 97)) for n in range(5 * PORTION)]
 # With as few rights as a pod and a container can have.
 POD = {
     "runAsNonRoot": True,
@@ -45,6 +53,12 @@ CONTAINER = {
     "capabilities": {"drop": ["ALL"]},
 }
 
+KILL_JAVA = """
+import os, pathlib, signal
+for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    if path.read_bytes().partition(b"\\0")[0].endswith(b"/java"):
+        os.kill(int(path.parent.name), signal.SIGKILL)
+"""
 TOPOLOGY = {
     "apiVersion": "headwater.dev/v1alpha1",
     "kind": "AggregationTopology",
@@ -107,6 +121,7 @@ def _template(data: dict[str, Any]) -> dict[str, Any]:
 
 def _root() -> dict[str, Any]:
     mounts = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": "/data"}]
+    certificates = [{"name": name, "value": value} for name, value in CERTIFICATES.items()]
     given = {
         "--topology": "/etc/headwater/topology.json",
         "--directory": "/data/state",
@@ -140,17 +155,18 @@ def _root() -> dict[str, Any]:
                 "image": ROOT,
                 "imagePullPolicy": "IfNotPresent",
                 "args": [each for option in given.items() for each in option],
-                "env": own,
+                "env": own + certificates,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": CONTAINER,
                 "readinessProbe": {"httpGet": {"path": "/readyz", "port": METRICS}, "periodSeconds": 1},
-                "volumeMounts": [*mounts, {"name": "given", "mountPath": "/etc/headwater"}],
+                "volumeMounts": [*mounts, {"name": "given", "mountPath": "/etc/headwater"}, TLS_MOUNT],
             }
         ],
         "volumes": [
             {"name": "tmp", "emptyDir": {}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "state"}},
             {"name": "given", "configMap": {"name": "given"}},
+            {"name": "tls", "secret": {"secretName": "root-tls"}},
         ],
     }
     labels = {"name": "root"}
@@ -165,12 +181,13 @@ def _root() -> dict[str, Any]:
 
 def _child() -> dict[str, Any]:
     environment = {
-        "HEADWATER_NAME": "l1-0",
+        "HEADWATER_NAME": CHILD,
         "HEADWATER_ROLE": "child",
         "HEADWATER_LISTEN": f"0.0.0.0:{PORT}",
         "HEADWATER_METRICS": f"0.0.0.0:{METRICS}",
         "HEADWATER_PARENT": "root",
         "HEADWATER_PARENT_ADDRESS": f"root:{PORT}",
+        **CERTIFICATES,
     }
     container = {
         "name": "child",
@@ -178,24 +195,34 @@ def _child() -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "env": [{"name": name, "value": value} for name, value in environment.items()],
         "securityContext": CONTAINER,
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, TLS_MOUNT],
     }
     spec = {
         "nodeSelector": {"headwater.dev/tier": "edge"},
         "securityContext": POD,
         "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {}},
+            {"name": "tls", "secret": {"secretName": f"{CHILD}-tls"}},
+        ],
     }
     return _object("Pod", "child", spec=spec)
 
 
-def _put_up(space: str, of_executors: dict[str, Any]) -> None:
+def _certificate(authority: Authority, name: str) -> dict[str, Any]:
+    held = authority.issue(name, role="node")
+    files = {"tls.crt": held.certificate, "tls.key": held.key, "ca.crt": held.ca}
+    return _object("Secret", f"{name}-tls", stringData={at: path.read_text() for at, path in files.items()})
+
+
+def _put_up(space: str, authority: Authority, of_executors: dict[str, Any]) -> None:
     """A root and a child; executors have a volume of their own or that of the root."""
     given = {"topology.json": json.dumps(TOPOLOGY), "executor.json": json.dumps(_template(of_executors))}
     storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     service = {"clusterIP": "None", "selector": {"name": "root"}, "publishNotReadyAddresses": True}
     for each in (
         *_rights(),
+        *(_certificate(authority, name) for name in ("root", CHILD)),
         _object("ConfigMap", "given", data=given),
         _object("PersistentVolumeClaim", "state", spec=storage),
         _object("Service", "root", spec={**service, "ports": [{"port": PORT}]}),
@@ -244,8 +271,8 @@ def _ready(space: str) -> None:
     _until(lambda: bool(_status(space)["ready"]), lambda: _told(space))
 
 
-def _kill(space: str, pod: str) -> None:
-    kubectl("--namespace", space, "delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+def _kill_java(space: str, pod: str, container: str) -> None:
+    kubectl(*("--namespace", space, "exec", pod, "--container", container, "--", "python3", "-c", KILL_JAVA))
 
 
 def _lines(space: str) -> list[dict[str, Any]]:
@@ -256,18 +283,44 @@ def _lines(space: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
+class _Source:
+    """Events through a pipe, a portion whenever it is asked for."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        self._running, self._left = running, list(EVENTS)
+        self._write("ts,key,value\n")
+
+    def _write(self, text: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.write(text)
+        self._running.stdin.flush()
+
+    def send(self) -> None:
+        portion, self._left = self._left[:PORTION], self._left[PORTION:]
+        self._write("".join(f"{ts},{key},{value}\n" for ts, key, value in portion))
+
+    def end(self) -> dict[str, Any]:
+        """What it says when all is counted."""
+        assert not self._left
+        out, errors = self._running.communicate(timeout=PATIENCE)
+        assert self._running.returncode == 0, errors + out
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+
 @contextmanager
-def _sent(space: str, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Events that flow for a while."""
-    events = tmp_path / "events.csv"
-    events.write_text("ts,key,value\n" + "".join(f"{ts},{key},{value}\n" for ts, key, value in EVENTS))
+def _source(space: str, authority: Authority, tmp_path: Path) -> Iterator[_Source]:
+    mine = authority.issue("probe-1")
     with forwarded(space, "child", PORT) as address:
-        command = [sys.executable, "-m", "headwater_cli", "send", str(events), "--to", address]
+        command = [sys.executable, "-m", "headwater_cli", "send", "-", "--format", "csv", "--to", address]
         command += ["--name", "probe-1", "--site", "here", "--lateness", "0s", "--end", "--json"]
-        command += ["--rate", str(RATE), "--timeout", "600s", "--spool", str(tmp_path / "spool")]
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command += ["--timeout", "600s", "--spool", str(tmp_path / "spool")]
+        command += ["--child", CHILD, "--tls-ca", str(mine.ca)]
+        command += ["--tls-certificate", str(mine.certificate), "--tls-key", str(mine.key)]
+        pipe = subprocess.PIPE
+        running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         try:
-            yield running
+            yield _Source(running)
         finally:
             running.kill()
             running.communicate()
@@ -282,20 +335,23 @@ def _expected() -> dict[tuple[int, str], list[float]]:
 
 def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
     """An executor, then the JVM of the driver within its pod, then the pod of the driver."""
+    authority = Authority(tmp_path)
     with namespace("executors") as space:
         begin = monotonic()
-        _put_up(space, {"persistentVolumeClaim": {"claimName": "state"}})
+        _put_up(space, authority, {"persistentVolumeClaim": {"claimName": "state"}})
         _ready(space)
         log.info("ready after %.1f s", monotonic() - begin)
         assert len(_executors(space)) == EXECUTORS
-        begin = monotonic()
-        with _sent(space, tmp_path) as sending:
+        with _source(space, authority, tmp_path) as source:
+            begin = monotonic()
+            source.send()
             _until(lambda: bool(_lines(space)), lambda: _told(space))
             log.info("first result after %.1f s", monotonic() - begin)
 
             victim = _executors(space)[0]
             begin = monotonic()
-            _kill(space, victim)
+            source.send()
+            _kill_java(space, victim, "executor")
             _until(
                 lambda: victim not in (there := _executors(space)) and len(there) == EXECUTORS,
                 lambda: _told(space),
@@ -304,11 +360,8 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
 
             before, held = _executors(space), _status(space)
             begin = monotonic()
-            find = "import os, pathlib, signal\nfor path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
-            find += (
-                "    if b'SparkSubmit' in path.read_bytes(): os.kill(int(path.parent.name), signal.SIGKILL)"
-            )
-            kubectl("--namespace", space, "exec", DRIVER, "--container", "root", "--", "python3", "-c", find)
+            source.send()
+            _kill_java(space, DRIVER, "root")
             _until(lambda: _status(space)["restartCount"] > held["restartCount"], lambda: _told(space))
             _ready(space)
             log.info("ready again in its pod after %.1f s", monotonic() - begin)
@@ -317,14 +370,13 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
             assert not {*before} & {*_executors(space)}
 
             begin = monotonic()
-            _kill(space, DRIVER)
+            source.send()
+            kubectl("--namespace", space, "delete", "pod", DRIVER, "--grace-period=0", "--force")
             _until(lambda: _status(space)["pod"] not in ("", held["pod"]), lambda: _told(space))
             _ready(space)
             log.info("ready again in another pod after %.1f s", monotonic() - begin)
-
-            out, errors = sending.communicate(timeout=600)
-            assert sending.returncode == 0, errors + out
-        assert json.loads(out)["counted"] == len(EVENTS) + 1
+            source.send()
+            assert source.end()["counted"] == len(EVENTS) + 1
         _until(lambda: len(_lines(space)) >= len(_expected()), lambda: _told(space))
         lines = _lines(space)
         found = {(each["start"], each["key"]): [each["count"], *each["values"].values()] for each in lines}
@@ -332,9 +384,9 @@ def test_windows_are_exact_whatever_dies(cluster: Api, tmp_path: Path) -> None:
         assert not [at for at, times in Counter((x["start"], x["key"]) for x in lines).items() if times > 1]
 
 
-def test_a_root_whose_executors_do_not_see_its_checkpoint_halts(cluster: Api) -> None:
+def test_a_root_whose_executors_do_not_see_its_checkpoint_halts(cluster: Api, tmp_path: Path) -> None:
     with namespace("executors-blind") as space:
-        _put_up(space, {"emptyDir": {}})
+        _put_up(space, Authority(tmp_path), {"emptyDir": {}})
         ended: dict[str, Any] = {}
 
         def halted() -> bool:

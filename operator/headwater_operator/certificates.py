@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Literal
 
@@ -133,27 +134,42 @@ def needs_renewal(
     held: Pair, by: Authority, id: str, names: Iterable[str], role: Role, now: datetime
 ) -> str | None:
     """Why a party is to have another certificate than the one that it has; None if that one is good."""
+    found = _examined(held, by.signing.certificate)
+    if isinstance(found, str):
+        return found
+    if now >= found.ends:
+        return "it has expired"
+    if now < found.begins:
+        return "it is not valid yet"
+    if now >= found.begins + BACKDATED + RENEWED:
+        return "it expires soon"
+    return None if found.names == set(_subjects(id, names, role)) else "its names have changed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    begins: datetime
+    ends: datetime
+    names: frozenset[x509.GeneralName]
+
+
+# The certificates of trees that run are looked at again and again, and do not change for weeks.
+@lru_cache(maxsize=16_384)
+def _examined(held: Pair, signed_by: bytes) -> _Examined | str:
+    """What a certificate says, or why it is worth nothing, whatever the time."""
     certificate, key = _certificate(held.certificate), _key(held.key)
     if certificate is None or key is None:
         return "it cannot be read"
     if certificate.public_key() != key.public_key():
         return "the key is that of another certificate"
-    signer = _certificate(by.signing.certificate)
+    signer = _certificate(signed_by)
     if signer is None or not _signed(certificate, signer):
         return "another authority has signed it"
-    if now >= certificate.not_valid_after_utc:
-        return "it has expired"
-    if now < certificate.not_valid_before_utc:
-        return "it is not valid yet"
-    if now >= certificate.not_valid_before_utc + BACKDATED + RENEWED:
-        return "it expires soon"
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return "it has no names"
-    if set(found) != set(_subjects(id, names, role)):
-        return "its names have changed"
-    return None
+    return _Examined(certificate.not_valid_before_utc, certificate.not_valid_after_utc, frozenset(found))
 
 
 def _root(topology: str, now: datetime) -> Pair:

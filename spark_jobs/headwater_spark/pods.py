@@ -56,8 +56,8 @@ def settings(executors: Executors) -> dict[str, str]:
         "spark.executor.memory": executors.memory,
         # Beside its heap: the state of RocksDB, and the Python workers with the buckets that they keep.
         "spark.executor.memoryOverheadFactor": "0.6",
-        # The driver's pod is not ready before its executors are there.
-        "spark.kubernetes.allocation.driver.readinessTimeout": "10ms",
+        # A pod that was removed by force is missed when they are listed.
+        "spark.kubernetes.executor.apiPollingInterval": "10s",
         # The root waits for them itself, and says so.
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         # Those that die are made anew. After so many in so long a time Spark gives up, and the root halts.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -25,25 +27,36 @@ from tests.faults.tree import manifest
 
 # Far more than it takes: on a machine that is busy a session may need minutes.
 PATIENCE = 300.0
-# A Java that gives some executors an empty directory in place of the checkpoint, as on a node without the
-# volume.
-BLIND = """#!/bin/sh
+# A Java that treats some executors in another way.
+JAVA = """#!/bin/sh
 case "$*" in
-*CoarseGrainedExecutorBackend*"--executor-id "{executors}" "*)
-    exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' "{checkpoint}" "{java}" "$@" ;;
+*CoarseGrainedExecutorBackend*"--executor-id "{executors}" "*) {instead} ;;
 *) exec "{java}" "$@" ;;
 esac
 """
+# They have an empty directory in place of the checkpoint, as on a node without the volume.
+BLIND = """exec unshare --mount sh -c 'mount -t tmpfs none "$0" && exec "$@"' "{checkpoint}" "{java}" "$@" """
+# They never come, as where there is no room for them.
+AWAY = "exec sleep 600"
+
+
+def free_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return f"127.0.0.1:{held.getsockname()[1]}"
 
 
 @contextmanager
-def started(tmp_path: Path, executors: int, blind: str) -> Iterator[subprocess.Popen[str]]:
-    """A root whose executors of a pattern are blind."""
+def started(
+    tmp_path: Path, executors: int, pattern: str, instead: str = BLIND
+) -> Iterator[subprocess.Popen[str]]:
+    """A root some of whose executors are blind, or something else instead."""
     checkpoint, home = tmp_path / "elsewhere", tmp_path / "java"
     real = java.found(os.environ).home
     (home / "bin").mkdir(parents=True)
     launcher = home / "bin" / "java"
-    launcher.write_text(BLIND.format(executors=blind, checkpoint=checkpoint, java=real / "bin" / "java"))
+    program = real / "bin" / "java"
+    done = instead.format(checkpoint=checkpoint, java=program)
+    launcher.write_text(JAVA.format(executors=pattern, instead=done, java=program))
     launcher.chmod(0o755)
     path = tmp_path / "topology.json"
     path.write_text(json.dumps(manifest("spark")))
@@ -56,7 +69,7 @@ def started(tmp_path: Path, executors: int, blind: str) -> Iterator[subprocess.P
         checkpoint,
     ]
     given += ["--master", f"local-cluster[{executors},1,1024]", "--brief", "--no-ui"]
-    given += ["--conf", f"spark.executorEnv.JAVA_HOME={home}"]
+    given += ["--conf", f"spark.executorEnv.JAVA_HOME={home}", "--metrics", free_address()]
     with (tmp_path / "errors").open("w") as errors:
         running = subprocess.Popen(
             [sys.executable, "-m", "headwater_spark", *given],
@@ -120,6 +133,22 @@ def test_an_executor_that_comes_later_is_refused_before_it_has_written_state(tmp
     # Executors work in the package of Spark.
     assert working.is_relative_to(Path(pyspark.__file__).parent)
     assert not working.exists()
+
+
+def test_a_root_that_waits_for_executors_says_so_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    with started(tmp_path, 2, "[1-9]", AWAY) as running:
+        assert isinstance(running.args, list)
+        end, said = monotonic() + PATIENCE, ""
+        while "executors are awaited: 1 of 2 are there" not in said:
+            assert monotonic() < end, said
+            with suppress(OSError), closing(HTTPConnection(str(running.args[-1]))) as asked:
+                asked.request("GET", "/readyz")
+                said = asked.getresponse().read().decode()
+            sleep(0.1)
+        running.send_signal(signal.SIGTERM)
+        assert running.communicate(timeout=PATIENCE)[0] == ""
+        assert running.returncode == 0
+    assert "ended before it had started" in (tmp_path / "errors").read_text()
 
 
 def test_a_nonce_of_an_earlier_life_is_none(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def template(owner: Owner, topology: Topology, images: Images, data: Volume) -> 
         "name": names.EXECUTOR,
         "image": images.root,
         "env": [pods.variable(name, value) for name, value in placement.env],
-        "securityContext": deepcopy(dict(pods.CONTAINER_SECURITY)),
+        "securityContext": pods.container_security(),
         "volumeMounts": [pods.mount(each) for each in volumes],
     }
     labels = {**names.labels(owner.name), names.ROLE: names.EXECUTOR}
@@ -92,7 +92,7 @@ def template(owner: Owner, topology: Topology, images: Images, data: Volume) -> 
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": deepcopy(dict(pods.POD_SECURITY)),
+            "securityContext": pods.pod_security(),
             "containers": [container],
             "volumes": [pods.volume(each) for each in volumes],
             **{field: value for field, value in optional.items() if value},

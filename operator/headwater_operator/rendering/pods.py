@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,20 +15,6 @@ USER = 65_532
 TLS_PATH = "/etc/headwater/tls"
 CERTIFICATE, KEY, AUTHORITIES = (f"{TLS_PATH}/{file}" for file in ("tls.crt", "tls.key", "ca.crt"))
 # Of every pod and of every container.
-POD_SECURITY: Mapping[str, Any] = {
-    "runAsNonRoot": True,
-    "runAsUser": USER,
-    "runAsGroup": USER,
-    "fsGroup": USER,
-    # The volume of a root holds many files.
-    "fsGroupChangePolicy": "OnRootMismatch",
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-CONTAINER_SECURITY: Mapping[str, Any] = {
-    "readOnlyRootFilesystem": True,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-}
 # An endpoint of ours answers after 5 seconds at the latest.
 _ANSWER_SECONDS = 6
 
@@ -74,6 +59,27 @@ class Container:
     host_port: int | None = None
 
 
+def pod_security() -> dict[str, Any]:
+    """Nobody, who may do nothing that is not needed."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER,
+        "runAsGroup": USER,
+        "fsGroup": USER,
+        # The volume of a root holds many files.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def container_security() -> dict[str, Any]:
+    return {
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
 def template(
     owner: Owner,
     placement: LayerPlacement,
@@ -108,7 +114,7 @@ def template(
             # A Service called headwater-metrics would otherwise say where metrics are to be listened for.
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace,
-            "securityContext": deepcopy(dict(POD_SECURITY)),
+            "securityContext": pod_security(),
             "containers": [_container(container, placement, images.pull_policy, mounted)],
             "volumes": [volume(each) for each in mounted],
             **{field: value for field, value in optional.items() if value},
@@ -139,7 +145,7 @@ def _container(
         "livenessProbe": _probe("/healthz", period=10, failures=6),
         # What a program says last is why it ended; so the status of its pod has it.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
+        "securityContext": container_security(),
         "volumeMounts": [mount(each) for each in volumes],
     }
 
