@@ -255,11 +255,15 @@ def test_paused_nothing_is_changed(space: str) -> None:
         tree.settled()
 
 
-def test_the_root_as_a_spark_job(space: str) -> None:
+def test_the_root_as_a_spark_job_with_executors(space: str) -> None:
     document = topology("sparked", 4)
-    document["spec"]["root"]["engine"] = "spark"
+    document["spec"]["root"] |= {"engine": "spark", "spark": {"executors": 2}}
     with planted(space, document) as tree:
         tree.settled(240)
+        executors = tree.pods(f"{names.ROLE}={names.EXECUTOR}")
+        assert len(executors) == 2
+        machines = _tiers()
+        assert {machines[pod["spec"]["nodeName"]] for pod in executors} == {"cloud"}
         sending = tree.send(Fleet(4, events=500), NODE)
         tree.until(lambda: tree.results(), "there is no window", 120)
         kubectl(
