@@ -12,6 +12,13 @@ from e2e.api import Api
 from tests.manifests import small
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Parts of the operator are tried where no other one is."""
+    for item in items:
+        if item.path.parent.name == "operator":
+            item.add_marker(pytest.mark.alone)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Api]:
     """As it is. Fails where there is none: `make cluster` gives one."""

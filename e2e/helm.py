@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from e2e.images import NODE, OPERATOR, ROOT
@@ -27,10 +29,12 @@ def said(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def install(chart: Path = CHART, *arguments: object) -> None:
-    """Have a release of a chart, whether there was one or not."""
+    """Have a release of a chart, whether there was one or not. One at a time: Helm refuses a second one."""
     images = ("--set", f"image.node={NODE},image.root={ROOT},image.operator={OPERATOR}")
     where = ("--namespace", NAMESPACE, "--create-namespace")
-    helm("upgrade", RELEASE, chart, "--install", *where, *images, *arguments)
+    with (Path(gettempdir()) / "headwater-e2e-helm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        helm("upgrade", RELEASE, chart, "--install", *where, *images, *arguments)
 
 
 def uninstall() -> None:

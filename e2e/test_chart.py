@@ -19,6 +19,8 @@ from headwater_operator.rendering import executors
 from tests.manifests import small
 from tests.operator.trees import nodes, rendered
 
+pytestmark = pytest.mark.alone
+
 # Those that these tests make.
 OURS = ("plain", "quiet", "orphan")
 TOPOLOGIES = f"/apis/{GROUP}/{VERSION}/namespaces/default/aggregationtopologies"

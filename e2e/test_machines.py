@@ -21,6 +21,8 @@ from e2e.kubectl import kubectl, namespace
 from e2e.trees import Fleet, Tree, planted, topology
 from headwater_operator import names
 
+pytestmark = pytest.mark.alone
+
 # How long Kubernetes may take to notice that a machine is gone, in seconds.
 NOTICED = 90.0
 

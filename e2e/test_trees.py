@@ -273,6 +273,7 @@ def test_the_root_as_a_spark_job_with_executors(space: str) -> None:
         assert tree.assert_exact() > 50
 
 
+@pytest.mark.alone
 def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: str) -> None:
     with planted(space, topology("orphan", 2)) as tree:
         tree.settled()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from e2e import apiserver as alone
+from e2e import helm
 from e2e.operator.spaces import Spaces
 from headwater_operator.cluster import Cluster
 from headwater_operator.connection import Connection, configured
@@ -16,8 +17,10 @@ from headwater_operator.connection import Connection, configured
 
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of somebody who may do everything."""
+    """The kubeconfig of somebody who may do everything. No release is there: its operator would see to the
+    topologies of tests too."""
     if given := os.environ.get("KUBECONFIG"):
+        helm.uninstall()
         yield Path(given)
         return
     folder = tmp_path_factory.mktemp("apiserver")
