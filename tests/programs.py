@@ -34,9 +34,14 @@ class Program:
 
     def __enter__(self) -> Program:
         assert self._running.stdout is not None
-        line = self._running.stdout.readline()
-        assert line, self._log.read_text()
-        self.first = json.loads(line)
+        try:
+            line = self._running.stdout.readline()
+            assert line, self._log.read_text()
+            self.first = json.loads(line)
+        except BaseException:
+            # Nobody else ends what was not entered.
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(

@@ -38,8 +38,9 @@ from headwater_operator.specification import Specification, specification
 from headwater_wire.v1 import control_pb2 as pb
 
 log = logging.getLogger(__name__)
-# Seconds until the next look: while something is on its way, and while all is as it should be.
-SOON, LATER = 1.0, 30.0
+# Seconds until the next look: while the root has to be asked how far it is, while pods are on their way (they are
+# watched), and while all is as it should be.
+SOON, PODS, LATER = 1.0, 10.0, 30.0
 # Seconds that a spec may take to be rolled out before the last good one comes back.
 ROLLOUT = 600.0
 # A spec that is longer is not kept for later.
@@ -440,7 +441,9 @@ class _Look:
             self._memory.written = self._now
             self._condition_events(before, after)
         self._tell_queries(report, asked, refused)
-        return LATER if report.settled or report.resting or report.paused else SOON
+        if report.settled or report.resting or report.paused:
+            return LATER
+        return SOON if report.asks else PODS
 
     def _tell_queries(self, report: Report, asked: Asked, refused: Mapping[str, str]) -> None:
         now = _stamp()

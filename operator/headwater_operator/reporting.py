@@ -88,6 +88,14 @@ class Report:
         )
 
     @property
+    def asks(self) -> bool:
+        """Whether the root alone can say when it goes on: nobody watches what it knows."""
+        if self.observed.root is None or self.layout is None:
+            return False
+        registering = any(self._ready(node) for node in self.waiting)
+        return not self.applied or bool(self.leaving) or registering
+
+    @property
     def resting(self) -> bool:
         """Whether a tree that is suspended has come to rest."""
         return self.suspended and not any(self.observed.pods.values())
