@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import yaml
 
-from airgap_kind import config
+from airgap_kind import config, process
 from airgap_kind.__main__ import labels, main, parser
-from airgap_kind.cluster import judge
+from airgap_kind.cache import Cache
+from airgap_kind.cluster import Cluster, judge
+from airgap_kind.engine import Engine
 from airgap_kind.errors import Failure
-from airgap_kind.nodeimage import last_line
+from airgap_kind.nodeimage import Sources, last_line
 from airgap_kind.progress import Progress
-from airgap_kind.tools import parse_version
+from airgap_kind.tools import Tools, parse_version
+from airgap_kind.versions import VERSIONS
 
 NOW = 1_700_000_000.0
 
@@ -93,6 +99,26 @@ def test_what_is_missing_is_named(items: list[dict[str, Any]], problem: str) -> 
 def test_what_users_run_does_not_count() -> None:
     theirs = deployment("theirs", 0, namespace="default")
     assert judge([node("a"), node("b"), *parts(), theirs], 2, NOW).good
+
+
+def test_health_asks_for_the_nodes_and_for_all_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def run(args: Sequence[str | Path], **_: object) -> CompletedProcess[str]:
+        asked.extend(map(str, args))
+        return CompletedProcess(asked, 0, json.dumps({"items": [node("a"), node("b"), *parts()]}), "")
+
+    monkeypatch.setattr(process, "run", run)
+    monkeypatch.setattr(Tools, "kubectl", lambda *_: Path("kubectl"))
+    sources = Sources(Cache(tmp_path), VERSIONS, Progress(io.StringIO()), pytest.fail)
+    cluster = Cluster("x", sources, tmp_path / "config", ({},))
+    assert cluster.health(Engine("docker"), NOW).good
+    verb = asked.index("get")
+    # kubectl takes a flag of a verb, before the verb, for a plugin of another name.
+    assert asked[:verb] == ["kubectl", "--kubeconfig", str(tmp_path / "config"), "--request-timeout=5s"]
+    assert "--all-namespaces" in asked[verb:]
 
 
 def test_labels_of_a_worker() -> None:

@@ -223,7 +223,7 @@ class Cluster:
         asked = process.run(
             [
                 *(self.tools.kubectl(engine), "--kubeconfig", self.kubeconfig, "--request-timeout=5s"),
-                *("--all-namespaces", "get", "nodes,deployments,daemonsets", "--output=json"),
+                *("get", "nodes,deployments,daemonsets", "--all-namespaces", "--output=json"),
             ],
             env=self.tools.env(engine),
             timeout=20,
