@@ -12,6 +12,8 @@ from headwater.queries import Query
 from headwater.topology import API_VERSION, QUERY_KIND, Topology, query_document, query_of
 
 Document = Mapping[str, Any]
+# What a root takes: bytes of one query, and queries.
+DOCUMENT_BYTES, QUERIES_LIMIT = 50_000, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ def asked_of(topology: Topology, objects: Iterable[Document]) -> Asked:
             continue
         try:
             _, query = query_of(_bare(each))
+            if len(_written(_bare(each))) > DOCUMENT_BYTES or len(queries) >= QUERIES_LIMIT:
+                said = f"is longer than {DOCUMENT_BYTES} bytes, or one of more than {QUERIES_LIMIT}"
+                raise Invalid("", [Problem("spec", said, "make it shorter, or remove others")])
             if query.id in ids:
                 said = f"{query.id!r} is a query of the topology itself"
                 raise Invalid("", [Problem("metadata.name", said, "give the object another name")])

@@ -1,7 +1,7 @@
 """What has to be done so that a cluster holds what it should: applied, deleted, or told to somebody.
 
-Only the digest of what was applied last is looked at, not each field: the API server adds fields of its own,
-and so nothing is written where nothing has changed.
+The digest of what was applied last is looked at, not each field: the API server adds fields of its own, and
+so nothing is written where nothing has changed. What people change by hand is looked at beside it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mappin
         reason = None if there is None else _others(owner, manifest, there)
         if reason is not None:
             conflicts.append(Conflict(key, reason))
-        elif there is None or _digest(there) != _digest(manifest):
+        elif there is None or _digest(there) != _digest(manifest) or _drifted(manifest, there):
             apply.append(manifest)
     delete = [
         key
@@ -97,6 +97,15 @@ def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mappin
     ]
     delete.sort(key=lambda key: (-key.rank, key))
     return Actions(tuple(apply), tuple(delete), tuple(conflicts))
+
+
+def _drifted(manifest: Manifest, there: Mapping[str, Any]) -> bool:
+    """Whether somebody has changed what people do change by hand, and what the API server leaves as it is."""
+    if manifest["kind"] in ("Secret", "ConfigMap"):
+        return bool(manifest.get("data") != there.get("data"))
+    if manifest["kind"] in ("Deployment", "StatefulSet"):
+        return bool(manifest["spec"].get("replicas") != (there.get("spec") or {}).get("replicas"))
+    return False
 
 
 def stamped(manifest: Manifest) -> Manifest:

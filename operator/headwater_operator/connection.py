@@ -102,6 +102,11 @@ class Connection:
                 time.sleep(wait)
         return self._once(request, until)
 
+    @property
+    def leading(self) -> bool:
+        """Whether this process may write, here or elsewhere."""
+        return self._leading()
+
     def calls(self) -> Mapping[tuple[str, str, str], int]:
         """Requests so far by verb, resource and outcome: a code, or `unanswered`. Repeated ones count."""
         with self._lock:

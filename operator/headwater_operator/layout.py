@@ -17,7 +17,7 @@ from headwater.planning.assignment import NoRoom, assigned
 from headwater.planning.inventory import ANY, Inventory, Kind, inventory_of, labels
 from headwater.planning.plan import Plan, plan
 from headwater.topology import Topology
-from headwater.topology.tree import NodeClass, NodeSpec, Selector
+from headwater.topology.tree import NodeClass, NodeSpec, Selector, Toleration
 from headwater_operator import names
 
 Role = Literal["child", "intermediate"]
@@ -49,11 +49,17 @@ class Host:
     labels: Mapping[str, str]
     ready: bool = True
     free: bool = True
+    # Key, value and effect of each taint that keeps pods off.
+    taints: tuple[tuple[str, str, str], ...] = ()
 
-    @property
-    def usable(self) -> bool:
-        """Whether it may be given pods."""
-        return self.ready and self.free
+    def usable(self, tolerations: Iterable[Toleration] = ()) -> bool:
+        """Whether it may be given pods that tolerate so much."""
+        borne = list(tolerations)
+        return (
+            self.ready
+            and self.free
+            and all(any(_bears(each, taint) for each in borne) for taint in self.taints)
+        )
 
     def has(self, selector: Selector) -> bool:
         return all(self.labels.get(label) == value for label, value in selector)
@@ -98,6 +104,14 @@ def laid_out(
     return Layout(found, nodes, leaving)
 
 
+def _bears(toleration: Toleration, taint: tuple[str, str, str]) -> bool:
+    """As Kubernetes has it."""
+    key, value, effect = taint
+    if toleration.effect not in (None, effect) or toleration.key not in (None, key):
+        return False
+    return toleration.operator == "Exists" or (toleration.value or "") == value
+
+
 def _planned(topology: Topology, hosts: Sequence[Host] | None, factor: float) -> Plan:
     if topology.node is None:
         remedy = "give how many items a second a node takes; headwater bench node measures it"
@@ -124,7 +138,8 @@ def _there(each: NodeClass, hosts: Sequence[Host]) -> NodeClass:
     if each.count is None:
         return each
     return replace(
-        each, count=min(each.count, sum(host.usable and host.has(each.selector) for host in hosts))
+        each,
+        count=min(each.count, sum(host.ready and host.free and host.has(each.selector) for host in hosts)),
     )
 
 
@@ -134,8 +149,12 @@ def _per_node(topology: Topology, hosts: Sequence[Host] | None) -> list[Host]:
         remedy = "let the operator see the nodes of the cluster (nodes.rbac in the chart), or make it pool"
         said = "is perNode, but which nodes there are is not known"
         raise InvalidPlan([Problem("spec.placement.child.mode", said, remedy)])
-    selector = topology.placement.child.node_selector
-    found = sorted((host for host in hosts if host.usable and host.has(selector)), key=lambda host: host.name)
+    layer = topology.placement.child
+    selector = layer.node_selector
+    found = sorted(
+        (host for host in hosts if host.usable(layer.tolerations) and host.has(selector)),
+        key=lambda host: host.name,
+    )
     if not found:
         said = f"no node that is ready has {labels(selector)}" if selector else "no node is ready"
         remedy = "label a node so, or change the selector"

@@ -26,7 +26,8 @@ def drained(node: TreeNode, observed: Observed) -> bool:
     if member.planned or member.sources:
         return False
     below = (other for other in observed.members.values() if other.planned and other.name != node.id)
-    return not any(other.parent == node.id for other in below)
+    # A root that has just started has not heard from everybody yet.
+    return not any(other.parent in ("", node.id) for other in below)
 
 
 def at_rest(running: Sequence[TreeNode], observed: Observed) -> tuple[list[TreeNode], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from typing import Any
 
 from headwater_operator import kinds, names
 from headwater_operator.cluster import Cluster, Document
+from headwater_operator.errors import Forbidden
 from headwater_operator.kinds import Kind
 from headwater_operator.observation import Observed, pods_of
 from headwater_operator.rootclient import Material, RootClient, RootUnreachable, connected
@@ -30,6 +32,9 @@ OWNED = (
     kinds.ROLE_BINDING,
 )
 MONITORS = (kinds.POD_MONITOR, kinds.PROMETHEUS_RULE)
+OPTIONAL = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING, *MONITORS)
+# Seconds after which it is asked again what kinds there are.
+AGAIN = 600.0
 
 
 class Lookout:
@@ -38,14 +43,18 @@ class Lookout:
     def __init__(self, cluster: Cluster, pool: ThreadPoolExecutor, reach: Callable[[str, str], str]) -> None:
         """`reach` says where the root of a topology is, by name and namespace."""
         self._cluster, self._pool, self._reach = cluster, pool, reach
-        self._monitored: bool | None = None
+        # When that was found out.
+        self._monitored: tuple[float, bool] | None = None
 
     @property
     def monitored(self) -> bool:
-        """Whether the cluster has the kinds of the Prometheus operator."""
-        if self._monitored is None:
-            self._monitored = all(self._cluster.serves(kind) for kind in MONITORS)
-        return self._monitored
+        """Whether the cluster has the kinds of the Prometheus operator, and we may use them."""
+        if self._monitored is None or time.monotonic() - self._monitored[0] > AGAIN:
+            found = all(
+                self._cluster.serves(kind) and self._cluster.allows("patch", kind) for kind in MONITORS
+            )
+            self._monitored = (time.monotonic(), found)
+        return self._monitored[1]
 
     def objects(self, namespace: str, topology: str) -> Observed:
         """What there is in the cluster."""
@@ -53,7 +62,13 @@ class Lookout:
         asked = (*OWNED, *(MONITORS if self.monitored else ()), kinds.POD)
 
         def listed(kind: Kind) -> list[Document]:
-            return self._cluster.list(kind, namespace, selector)
+            try:
+                return self._cluster.list(kind, namespace, selector)
+            except Forbidden:
+                # Without the right to give rights there are no executors, and all else goes on.
+                if kind not in OPTIONAL:
+                    raise
+                return []
 
         *found, pods = self._pool.map(listed, asked)
         return Observed(tuple(each for part in found for each in part), pods_of(pods))
@@ -86,6 +101,6 @@ class Lookout:
         """The root, to be entered."""
         files = observed.secrets.get(names.certificate(names.operator(topology)), {})
         material: Material | None = None
-        if files:
+        if files.keys() >= {"tls.key", "tls.crt", "ca.crt"}:
             material = files["tls.key"], files["tls.crt"], files["ca.crt"]
         return connected(self._reach(topology, namespace), material)

@@ -24,6 +24,11 @@ class Measured:
     # Factors that were needed, each with its time; the oldest first.
     _needed: deque[tuple[float, float]] = field(default_factory=deque)
 
+    def begin(self, now: float, factor: float) -> None:
+        """Another process has planned for so much: that holds for a while yet."""
+        if factor > 1.0 and not self._needed:
+            self._needed.append((now, factor))
+
     def take(self, now: float, accepted: int | None) -> None:
         """So many events were accepted by now; None: the root does not say."""
         before = self._counted

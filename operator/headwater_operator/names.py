@@ -112,9 +112,9 @@ def bootstrap(topology: str) -> str:
     return f"{topology}-bootstrap"
 
 
-def last_good(topology: str) -> str:
-    """The ConfigMap with the spec that was last rolled out."""
-    return f"{topology}-last-good"
+def kept(topology: str) -> str:
+    """The ConfigMap with what outlives the process that works on a topology."""
+    return f"{topology}-kept"
 
 
 def claim(topology: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +115,18 @@ class Observed:
         return found
 
     def absent(self, hosts: Iterable[Host] | None) -> frozenset[str]:
-        """Nodes whose pods are on machines that are lost."""
+        """Nodes, and the root, whose pods are on machines that are lost, or were and have none yet."""
         lost = {host.name for host in hosts or () if not host.ready}
-        return frozenset(id for id in self.pods if (pod := self.pod(id)) is not None and pod.machine in lost)
+        return frozenset(id for id in self.pods if self._is_absent(id, lost))
+
+    def _is_absent(self, id: str, lost: Container[str]) -> bool:
+        pod, going = self.pod(id), [pod for pod in self.pods[id] if pod.going]
+        if pod is None:
+            return any(each.machine in lost for each in going)
+        if pod.ready or pod.machine:
+            return pod.machine in lost
+        # It waits for a machine, in place of one that the root still takes for there.
+        return bool(going) or id in self.members
 
 
 def pods_of(documents: Iterable[Document]) -> dict[str, tuple[Pod, ...]]:

@@ -51,6 +51,9 @@ class Report:
     suspended: bool = False
     paused: bool = False
     conflicts: Sequence[Conflict] = ()
+    # What the API server has not taken, and nodes whose turn to be changed comes later.
+    failed: str = ""
+    later: Sequence[str] = ()
     refused: Sequence[str] = ()
     rate: float | None = None
     # Of the last spec that was rolled out.
@@ -77,15 +80,15 @@ class Report:
         return pod is not None and pod.ready
 
     @property
+    def arrived(self) -> bool:
+        """Whether all that was asked for is there."""
+        there = self.layout is not None and self.observed.root is not None and self.applied
+        return there and not (self.waiting or self.later or self.failed or self.conflicts)
+
+    @property
     def settled(self) -> bool:
-        """Whether all is as it was asked for."""
-        return (
-            self.layout is not None
-            and not self.waiting
-            and not self.leaving
-            and self.applied
-            and self.observed.root is not None
-        )
+        """Whether all is as it was asked for, and nothing else is there."""
+        return self.arrived and not self.leaving
 
     @property
     def asks(self) -> bool:
@@ -192,6 +195,12 @@ def _progressing(report: Report) -> Told:
         return True, "Starting", f"the root does not answer: {_root_why(report)}"
     if not report.applied:
         return True, "Applying", "the root is not told all of it yet"
+    if report.later:
+        return (
+            True,
+            "RollingOut",
+            f"{len(report.later)} nodes are changed when others of their layer are ready",
+        )
     if report.leaving:
         ids = ", ".join(node.id for node in report.leaving[:WORST])
         return True, "Draining", f"{len(report.leaving)} nodes end when nobody sends to them any more: {ids}"
@@ -208,10 +217,9 @@ def _is_ready(report: Report) -> Told:
         return False, "RootNotReady", _root_why(report)
     if report.waiting:
         return False, "NodesNotReady", f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready"
-    if not root.generation:
-        return False, "NotApplied", "the root has no queries and nodes yet"
-    here = root.totals.sources - root.totals.retired
-    return True, "Committing", f"the root commits; {here} of {report.expected} sources have come"
+    if not report.applied:
+        return False, "NotApplied", "the root has not been told of all queries and nodes yet"
+    return True, "Committing", "the root commits, and every node that is planned has registered"
 
 
 def _degraded(report: Report) -> Told:
@@ -224,6 +232,8 @@ def _degraded(report: Report) -> Told:
         return True, reason, said
     if (halted := _halted(report)) is not None:
         return halted
+    if report.failed:
+        return True, "ApplyFailed", report.failed
     if report.conflicts:
         return True, "NameTaken", "; ".join(map(str, report.conflicts))
     if ids := sorted(report.absent):

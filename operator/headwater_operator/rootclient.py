@@ -15,7 +15,7 @@ from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc
 
 # A root that replays a long log does not answer yet: it is asked again later, and nothing waits here for it.
-SECONDS = 5.0
+SECONDS = 2.0
 Reply = TypeVar("Reply")
 # Key, certificate and authority: PEM.
 Material = tuple[bytes, bytes, bytes]

@@ -157,7 +157,11 @@ class Exchange:
         self._looking: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
-        self._credentials, self._guards = credentials, Guards(name)
+        # Who has no certificate where the tree has some is a device.
+        self._credentials, self._guards = (
+            credentials,
+            Guards(name, sources=plain_below and credentials is not None),
+        )
         self._below_credentials = None if plain_below else credentials
         self._assemblies = Assemblies()
         # Kinds of messages of which one was larger than the limit, and was told of.

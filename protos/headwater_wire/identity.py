@@ -63,15 +63,18 @@ class Refusal:
 class Guards:
     """The streams to one party, `name`; `above` are the names of its parent and of the root."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, sources: bool = False) -> None:
+        """`sources`: whoever has no certificate is a source, and no more."""
+        self.name, self._sources = name, sources
         self.above: frozenset[str] = frozenset()
         # By name: the stream that its owner has opened last.
         self.owners: dict[str, Guard] = {}
 
     def guard(self, peer: Peer | None) -> Guard:
         """For a stream of somebody; None: nobody has a certificate here."""
-        return Open(self) if peer is None else Guard(self, peer)
+        if peer is not None:
+            return Guard(self, peer)
+        return Plain(self) if self._sources else Open(self)
 
 
 class Guard:
@@ -165,6 +168,24 @@ class Open(Guard):
             if named and named != self._owner:
                 return self._denied(f"says columns of {named!r}, which is not itself")
         return None
+
+
+class Plain(Guard):
+    """A stream in plain text to a child of a tree with certificates: whoever opens it is a source by the name
+    that it says, and says nothing but what a source says of itself. Nothing of it goes on upwards."""
+
+    def __init__(self, guards: Guards) -> None:
+        super().__init__(guards, Peer(frozenset(), frozenset()))
+
+    @property
+    def who(self) -> str:
+        return self._owner
+
+    def refusal(self, envelope: pb.Envelope) -> Refusal | None:
+        self._owner = self._owner or envelope.sender
+        if envelope.sender == self._guards.name or envelope.sender in self._guards.above:
+            return self._denied(f"speaks as {envelope.sender!r}, which is not below it")
+        return self._of_a_source(envelope)
 
 
 def _about(kind: str, body: Any) -> list[str] | None:

@@ -64,6 +64,7 @@ def encode(record: held.Record) -> bytes:
 
 def _specify(message: pb.Specified, body: held.Specified) -> None:
     message.generation, message.digest, message.expected = body.generation, body.digest, body.expected
+    message.owner = body.owner
     for node in body.nodes:
         message.nodes.add(node=node.node, parent=node.parent, capacity=node.capacity)
     for rate in body.rates:
@@ -77,6 +78,7 @@ def _specified(message: pb.Specified) -> held.Specified:
         tuple(held.Planned(each.node, each.parent, each.capacity) for each in message.nodes),
         tuple(held.Rate(each.site, each.lateness, each.rate) for each in message.rates),
         message.expected,
+        message.owner,
     )
 
 

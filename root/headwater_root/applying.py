@@ -43,6 +43,7 @@ class Gathered:
 
     generation: int = 0
     digest: str = ""
+    owner: str = ""
     expected: int = 0
     queries: list[str] = field(default_factory=list)
     nodes: list[Planned] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Gathered:
     def add(self, part: pb.SpecPart) -> None:
         self.generation = part.generation or self.generation
         self.digest, self.expected = part.digest or self.digest, part.expected or self.expected
+        self.owner = part.owner or self.owner
         self.queries += part.queries
         self.nodes += [Planned(each.node, each.parent, each.capacity) for each in part.nodes]
         self.rates += [Rate(each.site, each.lateness, each.rate) for each in part.rates]
@@ -68,13 +70,16 @@ class Gathered:
         problems = [*self._word_problems(), *self._node_problems(), *self._rate_problems()]
         if problems:
             raise Invalid(WHAT, problems)
-        return Specified(self.generation, self.digest, tuple(self.nodes), tuple(self.rates), self.expected)
+        nodes, rates = tuple(self.nodes), tuple(self.rates)
+        return Specified(self.generation, self.digest, nodes, rates, self.expected, self.owner)
 
     def _word_problems(self) -> Iterable[Problem]:
         if not self.generation:
             yield Problem("generation", "is missing", "give that of what was asked for, from 1 on")
         if not 1 <= len(self.digest.encode()) <= DIGEST_BYTES:
             yield Problem("digest", f"has {len(self.digest.encode())} bytes", f"give 1 to {DIGEST_BYTES}")
+        if len(self.owner.encode()) > DIGEST_BYTES:
+            yield Problem("owner", "is too long", f"give at most {DIGEST_BYTES} bytes")
 
     def _node_problems(self) -> Iterable[Problem]:
         parents = {each.node: each.parent for each in self.nodes}
@@ -114,7 +119,8 @@ def apply(gathered: Gathered, machine: RootMachine, queries: Queries) -> pb.Appl
     """Have the machine apply it. Queries come first: a plan that was applied has all of them."""
     spec = gathered.spec()
     held = machine.members.spec
-    if held is not None and spec.generation < held.generation:
+    # A volume may outlive what it was made for: the generations of another one say nothing.
+    if held is not None and held.owner == spec.owner and spec.generation < held.generation:
         said = f"is {spec.generation}, but {held.generation} was applied already"
         raise Overtaken(WHAT, [Problem("generation", said, "plan what is asked for now")])
     told = _changed(gathered.queries, machine, queries)
@@ -141,17 +147,23 @@ def _changed(documents: Iterable[str], machine: RootMachine, queries: Queries) -
             kept.add(told[-1].id)
     present = queries.present()
     same = {id for id, query in asked.items() if id in present and signature(present[id]) == signature(query)}
+    for each in told:
+        if not each.HasField("problems") and each.id not in same:
+            try:
+                # Before the one that it takes the place of is gone.
+                queries.check_room(asked[each.id])
+            except Invalid as error:
+                each.problems.CopyFrom(problems_message(map(plain, error.problems)))
+                kept.add(each.id)
     for id in present:
         if id not in same and id not in kept:
             machine.remove(id)
     for each in told:
-        if each.HasField("problems") or each.id in same:
-            continue
-        try:
-            queries.check_room(asked[each.id])
-            machine.add(asked[each.id])
-        except Invalid as error:
-            each.problems.CopyFrom(problems_message(map(plain, error.problems)))
+        if not each.HasField("problems") and each.id not in same:
+            try:
+                machine.add(asked[each.id])
+            except Invalid as error:
+                each.problems.CopyFrom(problems_message(map(plain, error.problems)))
     return told
 
 

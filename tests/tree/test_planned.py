@@ -22,6 +22,7 @@ from tests.tree.test_moves import Grove, at, counted, reached
 
 SOURCES = 6
 RATES = (("here", 1_000_000, 100.0),)
+OWNER = "a uid"
 DOCUMENTS = tuple(json.dumps(query) for query in QUERIES)
 
 
@@ -57,7 +58,7 @@ class Managed(Grove):
 
     def plan(self, generation: int, *nodes: tuple[str, str, float]) -> pb.ApplySpecReply:
         with self.control() as client:
-            return client.apply(Specification(generation, SOURCES, DOCUMENTS, nodes, RATES))
+            return client.apply(Specification(OWNER, generation, SOURCES, DOCUMENTS, nodes, RATES))
 
     def nodes(self) -> dict[str, pb.NodeStatus]:
         with self.control() as client:
@@ -166,6 +167,11 @@ def test_a_plan_is_judged_whole_and_an_older_one_refused(tmp_path: Path) -> None
             assert client.status().generation == 0, "nothing of it was applied"
         trees.plan(5, ("a", "root", 1.0))
         wrong([("a", "root", 1)], "is 4, but 5 was applied already", "plan what is asked for now")
+        # What a volume was used for before says nothing of what it is used for now.
+        with trees.control() as client:
+            client.apply(Specification("another uid", 1, SOURCES, DOCUMENTS, (("a", "root", 1.0),), RATES))
+            assert client.status().generation == 1
+            client.apply(Specification(OWNER, 5, SOURCES, DOCUMENTS, (("a", "root", 1.0),), RATES))
         # The same again changes nothing.
         with trees.control() as client:
             before = client.status().position
@@ -174,7 +180,9 @@ def test_a_plan_is_judged_whole_and_an_older_one_refused(tmp_path: Path) -> None
             # A query that cannot be taken is told of, and leaves the others and what there was of it.
             bad = json.dumps({"id": "t", "aggregate": "sum", "window": {"type": "tumbling", "length": "0s"}})
             more = json.dumps({**QUERIES[1], "id": "more"})
-            told = client.apply(Specification(6, SOURCES, (bad, "{", more), (("a", "root", 1.0),), RATES))
+            told = client.apply(
+                Specification(OWNER, 6, SOURCES, (bad, "{", more), (("a", "root", 1.0),), RATES)
+            )
             assert [each.id for each in told.queries] == ["t", "", "more"]
             assert [bool(each.problems.problems) for each in told.queries] == [True, True, False]
             assert told.queries[0].problems.problems[0].field == "window.length"
@@ -183,6 +191,6 @@ def test_a_plan_is_judged_whole_and_an_older_one_refused(tmp_path: Path) -> None
             # Too many of them, in as many parts as it takes.
             many = tuple((f"n{n}", "root", 1.0) for n in range(10_001))
             with pytest.raises(RootRefuses, match="10001 entries"):
-                client.apply(Specification(7, SOURCES, (), many, RATES))
-            client.apply(Specification(7, SOURCES, (), many[:-1], RATES))
-            assert client.status().digest == Specification(7, SOURCES, (), many[:-1], RATES).digest
+                client.apply(Specification(OWNER, 7, SOURCES, (), many, RATES))
+            client.apply(Specification(OWNER, 7, SOURCES, (), many[:-1], RATES))
+            assert client.status().digest == Specification(OWNER, 7, SOURCES, (), many[:-1], RATES).digest

@@ -48,12 +48,17 @@ class Dealing:
         self._looked = now
         # With what is moved on the way.
         loads = dict(self._counted())
+        # Where nobody has room for the least that a source sends, none is to be looked for.
+        least = members.least
+        room = any(
+            capacity * (1 + SLACK) >= loads.get(node, 0.0) + least for node, capacity in self._takers()
+        )
         found: dict[str, str] = {}
         for child in members.readers:
             planned = members.planned.get(child)
             capacity = 0.0 if planned is None else planned.capacity
             move = None
-            if loads.get(child, 0.0) > capacity * (1 + SLACK):
+            if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or capacity <= 0):
                 move = self._move(child, capacity, loads, now)
             if move is not None:
                 source, to = move
@@ -81,11 +86,14 @@ class Dealing:
         self, child: str, capacity: float, loads: Mapping[str, float], now: int
     ) -> tuple[str, str] | None:
         """A source of a child, and who is to read it."""
+        # Of sources that send as much, one is like the other.
+        tried: set[float] = set()
         for source in self._state.members.sources_of(child):
             last = self._moved.get(source)
-            if last is not None and now - last < STAY:
-                continue
             weight = self._weight(source)
+            if weight in tried or (last is not None and now - last < STAY):
+                continue
+            tried.add(weight)
             to = self._roomiest(weight, child, loads)
             if to is None:
                 return None

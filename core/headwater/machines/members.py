@@ -64,6 +64,11 @@ class Members:
         """Items a second that a source of a site and a lateness is planned with."""
         return self._rates.get((site, lateness), self._usual)
 
+    @property
+    def least(self) -> float:
+        """The least that any source is planned with."""
+        return min((*self._rates.values(), self._usual))
+
     def release(self, source: str) -> None:
         """Nobody is to read a source any more."""
         self.turns += 1

@@ -234,7 +234,9 @@ class NodeMachine:
             return
         self._silence.assign(message.assigned, now)
         self._below.keys.cap = message.keys_per_source
-        self.told, self.asks = (message.parent, message.address) if message.parent else None, False
+        self.asks = False
+        if message.parent:
+            self.told = (message.parent, message.address)
         if self.registered:
             return
         link = self._upwards.link

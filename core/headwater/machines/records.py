@@ -147,7 +147,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Specified:
-    """A plan was applied: `generation` never falls, `digest` is the planner's word for all that was in it."""
+    """A plan was applied: `generation` never falls for one `owner`, `digest` is the planner's word for all
+    that was in it."""
 
     generation: int
     digest: str
@@ -155,6 +156,8 @@ class Specified:
     rates: tuple[Rate, ...] = ()
     # How many sources are expected from here on; 0: as many as before.
     expected: int = 0
+    # Of what it was asked for: another one counts its generations anew.
+    owner: str = ""
 
 
 Body = (

@@ -348,20 +348,22 @@ class AssignRequest(_message.Message):
     def __init__(self, assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ...) -> None: ...
 
 class SpecPart(_message.Message):
-    __slots__ = ("generation", "digest", "expected", "queries", "nodes", "rates")
+    __slots__ = ("generation", "digest", "expected", "queries", "nodes", "rates", "owner")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     RATES_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     generation: int
     digest: str
     expected: int
     queries: _containers.RepeatedScalarFieldContainer[str]
     nodes: _containers.RepeatedCompositeFieldContainer[_log_pb2.PlannedNode]
     rates: _containers.RepeatedCompositeFieldContainer[_log_pb2.PlannedRate]
-    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., expected: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[_Union[_log_pb2.PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[_log_pb2.PlannedRate, _Mapping]]] = ...) -> None: ...
+    owner: str
+    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., expected: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[_Union[_log_pb2.PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[_log_pb2.PlannedRate, _Mapping]]] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class AppliedQuery(_message.Message):
     __slots__ = ("id", "problems")

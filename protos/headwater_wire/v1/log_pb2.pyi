@@ -103,18 +103,20 @@ class PlannedRate(_message.Message):
     def __init__(self, site: _Optional[str] = ..., lateness: _Optional[int] = ..., rate: _Optional[float] = ...) -> None: ...
 
 class Specified(_message.Message):
-    __slots__ = ("generation", "digest", "nodes", "rates", "expected")
+    __slots__ = ("generation", "digest", "nodes", "rates", "expected", "owner")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     RATES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     generation: int
     digest: str
     nodes: _containers.RepeatedCompositeFieldContainer[PlannedNode]
     rates: _containers.RepeatedCompositeFieldContainer[PlannedRate]
     expected: int
-    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[PlannedRate, _Mapping]]] = ..., expected: _Optional[int] = ...) -> None: ...
+    owner: str
+    def __init__(self, generation: _Optional[int] = ..., digest: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[PlannedNode, _Mapping]]] = ..., rates: _Optional[_Iterable[_Union[PlannedRate, _Mapping]]] = ..., expected: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class Admitted(_message.Message):
     __slots__ = ("source", "site", "lateness", "spool", "opening", "offset", "earlier")

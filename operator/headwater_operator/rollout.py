@@ -1,0 +1,42 @@
+"""In which order a tree takes up what has changed: of nodes that run, one of each layer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headwater_operator import names
+from headwater_operator.observation import Observed
+from headwater_operator.rendering import Manifest
+
+
+def in_turn(wanted: Iterable[Manifest], observed: Observed) -> tuple[list[Manifest], list[str]]:
+    """What is to be applied now, and the nodes whose turn comes later: another program or setting restarts a
+    pod, and a layer never has more than one of its own missing for that."""
+    running = {each["metadata"]["name"] for each in observed.of_kind("Deployment")}
+    now: list[Manifest] = []
+    later: list[str] = []
+    begun: set[int] = {
+        layer for id in running if not _ready(id, observed) and (layer := _layer(id)) is not None
+    }
+    for each in wanted:
+        id = each["metadata"]["name"]
+        layer = _layer(id)
+        if each["kind"] != "Deployment" or id not in running or layer is None or not _ready(id, observed):
+            # What is new, or does not run anyway, takes nothing away.
+            now.append(each)
+        elif layer in begun:
+            later.append(id)
+        else:
+            begun.add(layer)
+            now.append(each)
+    return now, later
+
+
+def _ready(id: str, observed: Observed) -> bool:
+    pod = observed.pod(id)
+    return pod is not None and pod.ready
+
+
+def _layer(id: str) -> int | None:
+    known = names.parts(id)
+    return None if known is None else known[1]

@@ -1,0 +1,100 @@
+"""A spec that cannot be had, or does not come to be, leaves the one before it; and that is not forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from headwater.errors import Invalid, Problem
+from headwater_operator.choosing import NOTHING, Chosen, Planned, after, choose, given_up
+from headwater_operator.keeping import Kept, kept_of, manifest_of
+from headwater_operator.observation import Observed
+from headwater_operator.rendering import Owner
+from tests.operator.test_layout import topology
+
+OWNER = Owner("plant", "factory", "uid-1")
+
+
+def document(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": "factory"}, "spec": {"called": name}}
+
+
+def plan(given: Any) -> Planned:
+    if given["spec"]["called"].startswith("bad"):
+        raise Invalid("it cannot be had", [Problem("spec", "is bad", "mend it")])
+    return Planned(topology(), given, NOTHING, None)
+
+
+def chosen(found: Chosen) -> str | None:
+    return None if found.planned is None else str(found.planned.document["spec"]["called"])
+
+
+def kept(name: str, generation: int) -> Kept:
+    return Kept(generation, {"called": name})
+
+
+def test_what_is_asked_for_runs() -> None:
+    found = choose(OWNER, document("new"), 2, kept("old", 1), plan)
+    assert (chosen(found), found.instead, found.problem) == ("new", None, None)
+
+
+def test_what_cannot_be_had_leaves_the_last_good_one() -> None:
+    found = choose(OWNER, document("bad"), 2, kept("old", 1), plan)
+    assert (chosen(found), found.instead) == ("old", 1)
+    assert found.problem is not None
+    nothing = choose(OWNER, document("bad"), 2, Kept(), plan)
+    assert nothing.planned is None
+    assert nothing.problem is not None
+    # It was good once and is not any more, such as because a machine is gone.
+    gone = choose(OWNER, document("bad"), 2, kept("bad", 2), plan)
+    assert gone.planned is None
+
+
+def test_what_was_given_up_stays_so_until_it_changes() -> None:
+    failed = given_up(kept("old", 1), 2, 600)
+    found = choose(OWNER, document("new"), 2, failed, plan)
+    assert (chosen(found), found.instead) == ("old", 1)
+    assert found.rolled_back == "generation 2 was not there after 600 s"
+    # The tree of the old one is as it should be: that makes the new one no better.
+    again = after(failed, 2, document("new"), settled=True, own=found.instead is None)
+    assert again == failed
+    assert chosen(choose(OWNER, document("new"), 2, again, plan)) == "old"
+    other = choose(OWNER, document("other"), 3, again, plan)
+    assert (chosen(other), other.rolled_back) == ("other", None)
+    good = after(again, 3, document("other"), settled=True, own=True)
+    assert (good.generation, good.spec, good.failed) == (3, {"called": "other"}, 0)
+
+
+def test_a_spec_is_good_when_it_is_settled() -> None:
+    assert after(kept("old", 1), 2, document("new"), settled=False, own=True) == kept("old", 1)
+    assert after(kept("old", 1), 2, document("new"), settled=True, own=True).generation == 2
+    assert after(kept("old", 2), 2, document("old"), settled=True, own=True) == kept("old", 2)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        Kept(),
+        Kept(3, {"called": "x"}, 4, "why", {1: 5, 2: 0}, 2.5),
+        Kept(numbers={1: 7}, factor=1.3),
+    ],
+)
+def test_what_is_kept_is_read_again(held: Kept) -> None:
+    written = manifest_of(OWNER, held)
+    assert kept_of(OWNER, Observed((written,), {})) == held
+    # Not by a topology of the same name that came later.
+    assert kept_of(replace(OWNER, uid="uid-2"), Observed((written,), {})) == Kept()
+
+
+def test_what_somebody_has_changed_is_nothing() -> None:
+    written = manifest_of(OWNER, Kept(3, {"called": "x"}))
+    written["data"]["generation"] = "many"
+    assert kept_of(OWNER, Observed((written,), {})) == Kept()
+    assert kept_of(OWNER, Observed((), {})) == Kept()
+
+
+def test_a_spec_that_is_too_long_is_not_kept() -> None:
+    long = Kept(3, {"called": "x" * 1_000_000}, numbers={1: 2})
+    assert kept_of(OWNER, Observed((manifest_of(OWNER, long),), {})) == Kept(numbers={1: 2})
