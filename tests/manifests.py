@@ -87,6 +87,7 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     yield small(metadata__name="Factory"), "metadata.name", "a-z"
     yield small(metadata__name="a" * 41), "metadata.name", "1 to 40"
     yield small(metadata__name="-a"), "metadata.name", "a-z"
+    yield small(metadata__name="3d-factory"), "metadata.name", "a letter first"
     yield small(metadata__name="a\n"), "metadata.name", "a-z"
     yield small(metadata__name=5), "metadata.name", "give a string"
     yield small(metadata__lables={}), "metadata.lables", "did you mean labels?"

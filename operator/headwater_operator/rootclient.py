@@ -39,8 +39,13 @@ class RootClient:
         self._list: Callable[..., pb.ListQueriesReply] = stub.ListQueries
 
     def status(self) -> pb.StatusReply:
-        """How it stands, with its nodes."""
-        return _answered(self._status, pb.StatusRequest(limit=1))
+        """How it stands, with all its nodes."""
+        found = _answered(self._status, pb.StatusRequest(limit=1))
+        while found.next_nodes:
+            more = _answered(self._status, pb.StatusRequest(limit=1, nodes_after=found.next_nodes))
+            found.nodes.extend(more.nodes)
+            found.next_nodes = more.next_nodes
+        return found
 
     def apply(self, given: Specification) -> pb.ApplySpecReply:
         return _answered(self._apply, given.parts())

@@ -293,6 +293,8 @@ class Control(control_pb2_grpc.ControlServicer):
         limit = min(request.limit or SOURCES_PAGE, SOURCES_PAGE_LIMIT)
         shown = list(islice(engine.sources.values(), request.after, request.after + limit))
         reached = request.after + len(shown)
+        first, upto = request.nodes_after, request.nodes_after + NODES_LIMIT
+        nodes = [] if request.after else list(self._nodes(first, upto))
         return pb.StatusReply(
             topology=self._topology,
             expected=self._machine.settings.expected,
@@ -315,22 +317,27 @@ class Control(control_pb2_grpc.ControlServicer):
             sinks=list(self._sinks()),
             sources=[self._source(source) for source in shown],
             next=reached if reached < len(engine.sources) else 0,
-            nodes=[] if request.after else list(islice(self._nodes(), NODES_LIMIT)),
+            nodes=nodes,
             quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
             unmerged=self._unmerged(),
             generation=0 if spec is None else spec.generation,
             digest="" if spec is None else spec.digest,
+            next_nodes=upto if nodes and upto < len(self._machine.members.nodes) else 0,
         )
 
     def _quarantined(self) -> Iterator[pb.QuarantinedSource]:
         for name, reason in reversed(list(self._machine.quarantined.items())):
             yield pb.QuarantinedSource(name=name, reason=cut(reason))
 
-    def _nodes(self) -> Iterator[pb.NodeStatus]:
+    def _nodes(self, first: int, upto: int) -> Iterator[pb.NodeStatus]:
         members = self._machine.members
         present = {SourceId.of(s.name).name for s in self._machine.engine.sources.values() if not s.retired}
         reads = Counter(members.assigned(name) for name in present)
-        for name, member in members.nodes.items():
+        # Those that matter first: the names of others that ever were are many in a tree that is old.
+        listed = sorted(
+            members.nodes.items(), key=lambda each: not (each[0] in members.planned or each[1].live)
+        )
+        for name, member in listed[first:upto]:
             yield pb.NodeStatus(
                 name=name,
                 child=member.child,

@@ -18,7 +18,16 @@ from headwater.topology.queries import (
     read_query,
     validated,
 )
-from headwater.topology.sections import LABEL_LIMIT, InvalidTopology, Section, Wrong, label, shown, subdomain
+from headwater.topology.sections import (
+    LABEL_LIMIT,
+    InvalidTopology,
+    Section,
+    Wrong,
+    label,
+    service,
+    shown,
+    subdomain,
+)
 from headwater.topology.sinks import read_sinks
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
@@ -65,7 +74,7 @@ KEYS_LIMIT = 1_000_000_000
 def topology_of(document: Mapping[str, Any], functions: Functions = no_functions) -> Topology:
     """The topology of a manifest, or one error with everything that is wrong with it."""
     problems: list[Problem] = []
-    top, spec, name = _opened(document, TOPOLOGY_KIND, label(NAME_LIMIT), problems)
+    top, spec, name = _opened(document, TOPOLOGY_KIND, service(NAME_LIMIT), problems)
     sources = tuple(_sources(spec))
     node = spec.section("node")
     found = Topology(
@@ -103,7 +112,7 @@ def query_of(document: Mapping[str, Any], functions: Functions = no_functions) -
     """The topology that an `AggregationQuery` is for, and the query; its id is the name of the object."""
     problems: list[Problem] = []
     top, spec, name = _opened(document, QUERY_KIND, subdomain, problems)
-    topology = spec.text("topologyRef", label(NAME_LIMIT))
+    topology = spec.text("topologyRef", service(NAME_LIMIT))
     query = read_query(spec, name, functions)
     top.done()
     labels = {query.id: "spec"}

@@ -208,6 +208,8 @@ class Section:
 
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+# What a Service may be called: a label that does not begin with a digit.
+SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 SUBDOMAIN = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
 # The name of an environment variable.
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -240,6 +242,20 @@ def label(limit: int) -> Callable[[str], Wrong | None]:
         return (
             f"is {shown(given)}",
             f'give 1 to {limit} of the characters a-z, 0-9 and "-", with neither end a "-"',
+        )
+
+    return rule
+
+
+def service(limit: int) -> Callable[[str], Wrong | None]:
+    """The rule for a DNS-1035 label, which the names of Services begin with."""
+
+    def rule(given: str) -> Wrong | None:
+        if len(given) <= limit and SERVICE.fullmatch(given):
+            return None
+        return (
+            f"is {shown(given)}",
+            f'give 1 to {limit} of the characters a-z, 0-9 and "-", a letter first and no "-" last',
         )
 
     return rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headwater.topology.manifest import API_VERSION, NAME_LIMIT, QUERY_KIND, TOPOLOGY_KIND
-from headwater.topology.sections import LABEL
+from headwater.topology.sections import SERVICE
 from headwater_operator.crds import cel, query, status
-from headwater_operator.crds.fields import Rule, Schema, label, mapping
+from headwater_operator.crds.fields import Rule, Schema, mapping, service
 from headwater_operator.crds.topology import spec
 
 GROUP, VERSION = API_VERSION.split("/")
@@ -18,7 +18,7 @@ _KIND = "What this object is."
 
 def definitions() -> dict[str, Schema]:
     """By the name of the resource."""
-    name = cel.quoted(f"^{LABEL.pattern}$")
+    name = cel.quoted(f"^{SERVICE.pattern}$")
     topology = _definition(
         TOPOLOGY_KIND,
         "aggregationtopologies",
@@ -44,7 +44,7 @@ def definitions() -> dict[str, Schema]:
     asked = mapping(
         "What is asked for.",
         {
-            "topologyRef": label("The topology that computes it, in the same namespace.", NAME_LIMIT),
+            "topologyRef": service("The topology that computes it, in the same namespace.", NAME_LIMIT),
             **query.fields(),
         },
         ("topologyRef", *query.REQUIRED),

@@ -13,6 +13,7 @@ from headwater.topology.sections import (
     LABEL_STEM,
     LABEL_VALUE,
     SELECTOR_LIMIT,
+    SERVICE,
     SUBDOMAIN,
     SUBDOMAIN_LIMIT,
     TEXT_LIMIT,
@@ -67,6 +68,10 @@ def hidden(about: str, pattern: str, message: str) -> Schema:
     """A text that may hold a secret by mistake: a pattern that does not fit would be told with it, a rule is
     told without."""
     return with_rules(text(about), Rule(f"self.matches({cel.quoted(pattern)})", message))
+
+
+def service(about: str, most: int) -> Schema:
+    return text(about, most, f"^{SERVICE.pattern}$")
 
 
 def label(about: str, most: int) -> Schema:

@@ -49,7 +49,10 @@ def arguments(topology: Topology, images: Images, template: str) -> list[str]:
     if not wanted(topology):
         return []
     count = str(topology.root.executors)
-    return ["--executors", count, "--executor-image", images.root, "--executor-template", template]
+    found = ["--executors", count, "--executor-image", images.root, "--executor-template", template]
+    # Each asks for as much as the driver.
+    cores = dict(topology.placement.root.resources.requests).get("cpu")
+    return [*found, "--executor-cores", cores] if cores else found
 
 
 def environment(topology: Topology) -> list[Variable]:

@@ -122,12 +122,14 @@ class ListQueriesReply(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[ListedQuery, _Mapping]]] = ..., next: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
-    __slots__ = ("after", "limit")
+    __slots__ = ("after", "limit", "nodes_after")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NODES_AFTER_FIELD_NUMBER: _ClassVar[int]
     after: int
     limit: int
-    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    nodes_after: int
+    def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ..., nodes_after: _Optional[int] = ...) -> None: ...
 
 class SourceStatus(_message.Message):
     __slots__ = ("name", "incarnation", "site", "state", "position", "largest", "lateness", "counted", "late", "rejected", "child")
@@ -256,7 +258,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest", "next_nodes")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -275,6 +277,7 @@ class StatusReply(_message.Message):
     UNMERGED_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    NEXT_NODES_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -293,7 +296,8 @@ class StatusReply(_message.Message):
     unmerged: int
     generation: int
     digest: str
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ...) -> None: ...
+    next_nodes: int
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., next_nodes: _Optional[int] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")
