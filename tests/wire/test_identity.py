@@ -71,6 +71,29 @@ def test_a_source_speaks_as_itself_of_itself_to_its_child_and_only_what_sources_
         assert code(found) is grpc.StatusCode.PERMISSION_DENIED
 
 
+@given(
+    sender=NAMES,
+    about=NAMES,
+    to=st.sampled_from(["c", "c", "root", "s2"]),
+    kind=st.sampled_from(sorted(envelopes("s1", "s1"))),
+)
+def test_a_device_in_plain_text_says_no_more_in_a_tree_with_certificates(
+    sender: str, about: str, to: str, kind: str
+) -> None:
+    guards = Guards("c", sources=True)
+    guards.above = frozenset(("m", "root"))
+    guard = guards.guard(None)
+    assert guard.refusal(pb.Envelope(sender="s1", to="s1")) is None
+    found = guard.refusal(envelopes(sender, about, to)[kind])
+    if sender == about == "s1" and to == "c" and kind in ("hello", "columns", "probe"):
+        assert found is None
+    else:
+        assert code(found) is grpc.StatusCode.PERMISSION_DENIED
+    # Nor does anybody by the name of those above begin a stream.
+    for name in ("c", "m", "root"):
+        assert code(guards.guard(None).refusal(pb.Envelope(sender=name, to=name))) is not None
+
+
 def test_a_probe_that_asks_about_one_other_source_is_refused() -> None:
     guard = opened(Guards("c"), "s1")
     probe = pb.Probe(heads=[pb.Standing(name="s1")], interest=[pb.Named(name="s1"), pb.Named(name="s2")])

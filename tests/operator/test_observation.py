@@ -1,0 +1,96 @@
+"""What was seen of a topology, as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.topology import Topology
+from headwater_operator import names
+from headwater_operator.layout import Host, TreeNode
+from headwater_operator.observation import Observed, pods_of
+from headwater_operator.specification import specification
+from tests.operator.test_layout import topology
+from tests.operator.views import deployment, member, observed, pod, root
+
+A, B = (TreeNode(f"factory-l1-{n}", 1, n, "child", f"factory-l2-{n}", 5.0) for n in range(2))
+M, N = (TreeNode(f"factory-l2-{n}", 2, n, "intermediate", "root", 5.0) for n in range(2))
+HOSTS = [Host("good", {}), Host("lost", {}, ready=False)]
+
+
+def going(document: dict[str, Any]) -> dict[str, Any]:
+    document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return document
+
+
+def absent(*pods: dict[str, Any], members: bool = True, hosts: Any = HOSTS) -> set[str]:
+    answer = root(member(A.id)) if members else root()
+    return set(observed([A], list(pods), answer).absent(hosts))
+
+
+def test_a_node_is_absent_while_its_machine_is_lost_and_until_it_has_another() -> None:
+    assert absent(pod(A.id, machine="good")) == set()
+    assert absent(pod(A.id, machine="lost")) == {A.id}
+    # It is evicted, and the next one waits for a machine.
+    assert absent(going(pod(A.id, machine="lost"))) == {A.id}
+    assert absent(going(pod(A.id, machine="lost")), pod(A.id, ready=False, machine="")) == {A.id}
+    assert absent(pod(A.id, ready=False, machine=""), hosts=None) == {A.id}
+    assert absent(going(pod(A.id, machine="lost")), pod(A.id, ready=False, machine="good")) == set()
+    # One that has never been there is not missed.
+    assert absent(pod(A.id, ready=False, machine=""), members=False) == set()
+
+
+def test_nobody_sends_to_a_node_that_is_absent() -> None:
+    def told(*gone: str) -> dict[str, tuple[str, float]]:
+        found = specification(topology(), "uid", 1, [A, B, M, N], (), frozenset(gone))
+        return {id: (parent, capacity) for id, parent, capacity in found.nodes}
+
+    assert told()[A.id] == (M.id, 5.0)
+    assert told(M.id)[A.id] == (N.id, 5.0)
+    assert told(M.id, N.id)[A.id] == ("root", 5.0)
+    assert told(A.id)[A.id] == (M.id, 0.0)
+
+
+def test_nodes_are_known_again_by_their_deployments() -> None:
+    special = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (("disk", "ssd"),), None)
+    bound = TreeNode("factory-l1-8", 1, 8, "child", "", 0.0, (), "edge-3")
+    seen = Observed((deployment(special), deployment(bound), going(deployment(A))), {})
+    assert seen.running == [special, bound]
+    changed = deployment(special)
+    changed["metadata"]["annotations"][names.PLACE] = "{"
+    (found,) = Observed((changed,), {}).running
+    assert found.selector != special.selector
+    assert Observed((deployment(special), deployment(A)), {}).named("factory") == {1: 7}
+    assert Observed((), {}, root(member("factory-l3-4", left=True))).named("factory") == {3: 4}
+
+
+def test_children_are_reached_from_outside_by_what_the_api_server_gave() -> None:
+    def service(ports: Any, **status: Any) -> Observed:
+        found = {"kind": "Service", "metadata": {"name": A.id}, "spec": {"ports": ports}, "status": status}
+        return Observed((found,), {})
+
+    def exposed(how: str) -> Topology:
+        return topology(ingest={"expose": how})
+
+    port = {"port": 7070, "nodePort": 30_123}
+    assert service([port]).advertised(exposed("clusterIP")) == {}
+    assert service([port]).advertised(exposed("nodePort")) == {A.id: "$(HEADWATER_HOST_IP):30123"}
+    assert service([{"port": 7070}]).advertised(exposed("nodePort")) == {}
+    given = {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}
+    assert service([port], **given).advertised(exposed("loadBalancer")) == {A.id: "192.0.2.7:7070"}
+    assert service([port]).advertised(exposed("loadBalancer")) == {}
+
+
+def test_why_a_pod_is_not_ready() -> None:
+    def why(**status: Any) -> str:
+        found = pods_of([pod(A.id, ready=False, **status)])
+        return found[A.id][0].why[0]
+
+    assert (
+        why(containerStatuses=[{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]) == "ImagePullBackOff"
+    )
+    assert why(containerStatuses=[{"state": {"terminated": {"reason": "OOMKilled"}}}]) == "OOMKilled"
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4"}
+    assert why(conditions=[unplaced], containerStatuses=[]) == "Unschedulable"
+    assert why(containerStatuses=[]) == "Starting"
+    assert why() == "NotReady"
+    assert why(phase="Failed", reason="Evicted") == "Evicted"
