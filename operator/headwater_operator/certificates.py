@@ -58,8 +58,7 @@ class Authority:
     def trusted(self) -> bytes:
         """The certificates of all of them: what everybody checks against."""
         successor = None if self.successor is None else self.successor.certificate
-        known = (self.signing.certificate, successor, self.former)
-        return b"".join(_ended(each) for each in known if each is not None)
+        return bundle(self.signing.certificate, successor, self.former)
 
 
 def bundle(*certificates: bytes | None) -> bytes:

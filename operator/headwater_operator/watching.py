@@ -167,9 +167,7 @@ class Router:
 def _said(document: Mapping[str, Any]) -> object:
     """What its author has said in an object: all but its status."""
     metadata = document["metadata"]
-    return [
-        metadata.get(each) for each in ("uid", "generation", "labels", "annotations", "deletionTimestamp")
-    ]
+    return [metadata.get(each) for each in _SAID]
 
 
 class Watching:

@@ -14,7 +14,6 @@ from headwater_operator.rendering.objects import Owner
 USER = 65_532
 TLS_PATH = "/etc/headwater/tls"
 CERTIFICATE, KEY, AUTHORITIES = (f"{TLS_PATH}/{file}" for file in ("tls.crt", "tls.key", "ca.crt"))
-# Of every pod and of every container.
 # An endpoint of ours answers after 5 seconds at the latest.
 _ANSWER_SECONDS = 6
 

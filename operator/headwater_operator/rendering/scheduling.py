@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 from headwater.topology.tree import LayerPlacement, Selector, Toleration
+from headwater_operator.layout import HOSTNAME
 
-HOSTNAME = "kubernetes.io/hostname"
 # For how long a pod stays on a machine that does not answer: the tree waits for whoever is on it.
 LOST_SECONDS = 10
 LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
