@@ -274,6 +274,36 @@ def test_the_root_as_a_spark_job_with_executors(space: str) -> None:
 
 
 @pytest.mark.alone
+def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
+    every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+    helm.install(helm.CHART, *every, "--set", "rolloutSeconds=20")
+    try:
+        with planted(space, topology("hasty", 4)) as tree:
+            tree.settled()
+            uids = tree.uids()
+            # No machine is so: the new children wait for one for ever.
+            nowhere = {"nodeSelector": {"headwater.dev/tier": "nowhere"}}
+            tree.patch({"placement": {"child": {**topology("x")["spec"]["placement"]["child"], **nowhere}}})
+            tree.until(lambda: tree.condition("Degraded").get("reason") == "RolledBack", "it goes on", 120)
+            tree.until(lambda: tree.condition("Ready").get("status") == "True", "it is not ready", 120)
+            # Whoever comes next does not try it again, and the tree is the one of before.
+            kill_operator()
+            time.sleep(30)
+            assert tree.condition("Degraded")["reason"] == "RolledBack"
+            assert tree.condition("Ready")["status"] == "True"
+            assert uids.keys() == tree.uids().keys()
+            assert uids.items() & tree.uids().items(), "every pod was restarted"
+            tree.send(Fleet(4, events=50), NODE).done()
+            tree.assert_exact()
+            # Another spec is another try.
+            tree.patch({"placement": topology("x")["spec"]["placement"]})
+            tree.settled()
+            assert tree.condition("Degraded")["status"] == "False"
+    finally:
+        helm.install(helm.CHART, *every)
+
+
+@pytest.mark.alone
 def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: str) -> None:
     with planted(space, topology("orphan", 2)) as tree:
         tree.settled()

@@ -43,8 +43,6 @@ log = logging.getLogger(__name__)
 # Seconds until the next look: while the root has to be asked how far it is; while pods are on the way, which
 # are watched; and while all is as it should be.
 SOON, PODS, LATER = 1.0, 10.0, 30.0
-# Seconds that a spec may take to be rolled out before the last good one comes back.
-ROLLOUT = 600.0
 # Requests under way at a time, for all topologies together.
 REQUESTS = 8
 
@@ -76,7 +74,6 @@ class Reconciler:
         *,
         reach: Callable[[str, str], str] = names.root_address,
         clock: Callable[[], float] = time.monotonic,
-        rollout: float = ROLLOUT,
     ) -> None:
         self.cluster, self.nodes, self.metrics = cluster, nodes, metrics
         self.images = Images(
@@ -85,7 +82,7 @@ class Reconciler:
         pool = ThreadPoolExecutor(REQUESTS, "requests")
         self.lookout, self.doing = Lookout(cluster, pool, reach), Doing(cluster, pool)
         self.telling = Telling(cluster, self.lookout)
-        self.clock, self.rollout = clock, rollout
+        self.clock, self.rollout = clock, settings.rollout
         self._memories: dict[tuple[str, str], Memory] = {}
 
     def __call__(self, namespace: str, name: str) -> float | None:

@@ -27,6 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "IMAGE_PULL_SECRETS": "names of Secrets to pull them with, parted by commas; none by default",
     "METRICS_ADDRESS": "host and port of /metrics, /healthz and /readyz (0.0.0.0:9100)",
     "RESYNC_SECONDS": "how often everything is looked at without an event (300)",
+    "ROLLOUT_SECONDS": "how long a spec may take to come to be before the last good one comes back (600)",
     "WORKERS": "how many topologies are worked on at a time (4)",
     "LOG_LEVEL": f"{', '.join(LEVELS)}; info by default",
 }
@@ -54,6 +55,7 @@ class Settings:
     pull_secrets: tuple[str, ...] = ()
     metrics_address: str = "0.0.0.0:9100"
     resync: float = 300.0
+    rollout: float = 600.0
     workers: int = 4
     # Not for the environment: they hang together, and with the chart's probes.
     lease: Timing = field(default_factory=Timing)
@@ -73,6 +75,7 @@ def settings_of(environment: Mapping[str, str], host: str) -> Settings:
         pull_policy=given.choice("IMAGE_PULL_POLICY", _POLICIES, "IfNotPresent"),
         pull_secrets=given.names("IMAGE_PULL_SECRETS"),
         metrics_address=given.address("METRICS_ADDRESS", "0.0.0.0:9100"),
+        rollout=given.number("ROLLOUT_SECONDS", 600.0, lambda n: 1.0 <= n < math.inf, "seconds from 1 on"),
         resync=given.number("RESYNC_SECONDS", 300.0, lambda n: 1.0 <= n < math.inf, "seconds from 1 on"),
         workers=int(
             given.number("WORKERS", 4, lambda n: n == int(n) and 1 <= n <= 64, "a whole number from 1 to 64")
