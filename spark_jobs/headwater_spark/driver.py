@@ -36,6 +36,8 @@ LOOK = 0.05
 WATCH = 0.5
 # How long a JVM of before may take to end, in seconds.
 PATIENCE = 60.0
+# How long executors are asked why a query has failed, in seconds.
+BRIEF = 15.0
 # Streaming queries look through long texts by a pattern that recurses: the stack of a thread is soon full.
 _STACK = "-Xss8m"
 
@@ -112,10 +114,11 @@ class Driver:
             # A failpoint in a worker is one of the driver's.
             os.environ[failpoints.VICTIM] = str(os.getpid())
             held = self._session(lock)
-            if self._ending.is_set():
-                return
             if nonce is not None:
                 self._reached(held, nonce)
+            # Somebody who has not been asked must not be given anything to do.
+            if self._ending.is_set():
+                return
             running.append(self._query(held, inbox, nonce))
             self._started.set()
             while not self._ending.wait(WATCH):
@@ -170,7 +173,7 @@ class Driver:
                 return blind
             # State that is not there cannot be loaded, and that is before any code of ours runs.
             try:
-                reach.check(held, nonce, self._settings.tasks, self._ending)
+                reach.check(held, nonce, self._settings.tasks, self._ending, BRIEF)
             except CheckpointNotShared as error:
                 return error
             except Exception:
@@ -213,6 +216,7 @@ class Driver:
             scratch=pods.SCRATCH if settings.executors is not None else None,
             conf={
                 "spark.python.daemon.module": "headwater_spark.daemon",
+                **reach.SETTINGS,
                 **(pods.settings(settings.executors) if settings.executors is not None else {}),
                 **conf,
                 "spark.driver.extraJavaOptions": f"{_STACK} {options}".strip(),

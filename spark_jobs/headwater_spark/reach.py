@@ -32,6 +32,12 @@ from headwater_root import files
 PATIENCE = 180.0
 # How often it is looked who is there, in seconds.
 LOOK = 0.2
+# Of a session: a stage of all executors at once for which they do not suffice fails soon, and is tried again
+# with those that are there. Spark's own way is to wait for minutes, in which nothing can end it.
+SETTINGS = {
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "3",
+}
 _PREFIX = "nonce-"
 _BLIND = re.compile(r"CheckpointNotShared: .*?executors on (?P<hosts>.+?) do not see")
 log = logging.getLogger(__name__)
@@ -128,7 +134,9 @@ def awaited(session: SparkSession, wanted: int, told: Callable[[int], None], unw
     told(there)
 
 
-def check(session: SparkSession, nonce: Nonce, tasks: int, unwanted: Event) -> None:
+def check(
+    session: SparkSession, nonce: Nonce, tasks: int, unwanted: Event, patience: float = PATIENCE
+) -> None:
     """Let every executor that is there read the nonce, and raise if one cannot. `tasks` is how many each runs
     at once."""
     context = session.sparkContext
@@ -137,7 +145,7 @@ def check(session: SparkSession, nonce: Nonce, tasks: int, unwanted: Event) -> N
         # The parent of a worker is one for each executor.
         yield socket.gethostname(), os.getppid(), nonce.seen
 
-    until, why = monotonic() + PATIENCE, "they changed all the time"
+    until, why = monotonic() + patience, "they changed all the time"
     while monotonic() < until and not unwanted.is_set():
         there = max(present(session), 1)
         try:
