@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -40,9 +40,8 @@ AGAIN = 600.0
 class Lookout:
     """Called from any thread."""
 
-    def __init__(self, cluster: Cluster, pool: ThreadPoolExecutor, reach: Callable[[str, str], str]) -> None:
-        """`reach` says where the root of a topology is, by name and namespace."""
-        self._cluster, self._pool, self._reach = cluster, pool, reach
+    def __init__(self, cluster: Cluster, pool: ThreadPoolExecutor) -> None:
+        self._cluster, self._pool = cluster, pool
         # When that was found out.
         self._monitored: tuple[float, bool] | None = None
 
@@ -103,4 +102,14 @@ class Lookout:
         material: Material | None = None
         if files.keys() >= {"tls.key", "tls.crt", "ca.crt"}:
             material = files["tls.key"], files["tls.crt"], files["ca.crt"]
-        return connected(self._reach(topology, namespace), material)
+        return connected(_reached(observed, topology, namespace), material)
+
+
+def _reached(observed: Observed, topology: str, namespace: str) -> str:
+    """Where the root is: by the address of its pod, which is known at once when that is another one, and needs no
+    name server that may be on a machine that is lost."""
+    pod = observed.pod(names.root(topology))
+    if pod is None or not pod.ip:
+        return names.root_address(topology, namespace)
+    host = f"[{pod.ip}]" if ":" in pod.ip else pod.ip
+    return f"{host}:{names.TREE_PORT}"

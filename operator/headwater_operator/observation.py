@@ -31,6 +31,8 @@ class Pod:
     ready: bool
     going: bool
     why: tuple[str, str] = ("", "")
+    # Its address in the cluster; empty: none yet.
+    ip: str = ""
     # With what code its program ended last, if it is not ready; None: it has not ended.
     code: int | None = None
 
@@ -153,6 +155,7 @@ def pod_of(document: Document) -> Pod:
         ready,
         metadata.get("deletionTimestamp") is not None,
         ("", "") if ready else _why(status, conditions),
+        status.get("podIP") or "",
         None if ready else _code(status),
     )
 

@@ -72,7 +72,6 @@ class Reconciler:
         nodes: Nodes,
         metrics: Metrics,
         *,
-        reach: Callable[[str, str], str] = names.root_address,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster, self.nodes, self.metrics = cluster, nodes, metrics
@@ -80,7 +79,7 @@ class Reconciler:
             settings.node_image, settings.root_image, settings.pull_policy, settings.pull_secrets
         )
         pool = ThreadPoolExecutor(REQUESTS, "requests")
-        self.lookout, self.doing = Lookout(cluster, pool, reach), Doing(cluster, pool)
+        self.lookout, self.doing = Lookout(cluster, pool), Doing(cluster, pool)
         self.telling = Telling(cluster, self.lookout)
         self.clock, self.rollout = clock, settings.rollout
         self._memories: dict[tuple[str, str], Memory] = {}
