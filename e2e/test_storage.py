@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from importlib.metadata import version
 from typing import Any
 
 import pytest
 
+from e2e.images import NODE
 from e2e.kubectl import kubectl, namespace
 
-# `make e2e` loads it onto every node.
-IMAGE = os.environ.get("HEADWATER_NODE_IMAGE", f"headwater/node:{version('headwater')}")
 TIERS = ("edge", "fog", "cloud")
 USER = 65532
 
@@ -45,7 +42,7 @@ def _pod(name: str, selector: dict[str, str]) -> dict[str, Any]:
             "containers": [
                 {
                     "name": "waits",
-                    "image": IMAGE,
+                    "image": NODE,
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["sleep", "infinity"],
                     "securityContext": {

@@ -106,8 +106,8 @@ class Lookout:
 
 
 def _reached(observed: Observed, topology: str, namespace: str) -> str:
-    """Where the root is: by the address of its pod, which is known at once when that is another one, and needs no
-    name server that may be on a machine that is lost."""
+    """Where the root is: by the address of its pod, which is known at once when it changes, and needs no name
+    server that may be on a machine that is lost."""
     pod = observed.pod(names.root(topology))
     if pod is None or not pod.ip:
         return names.root_address(topology, namespace)
