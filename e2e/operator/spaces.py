@@ -75,6 +75,15 @@ class Spaces:
             return False
         return True
 
+    def undefine(self) -> None:
+        """Take away the definitions that somebody has left. All topologies would go with them, so there must
+        be none."""
+        if self.cluster.serves(kinds.TOPOLOGY):
+            others = [each["metadata"]["name"] for each in self.cluster.list(kinds.TOPOLOGY)]
+            assert not others, f"the topologies {others} would be deleted: take another cluster"
+        self._made += [f"{DEFINITIONS}/{each['metadata']['name']}" for each in definitions().values()]
+        self.clear()
+
     def make(self) -> str:
         """A namespace."""
         name = f"operator-{uuid.uuid4().hex[:8]}"
