@@ -304,6 +304,39 @@ def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
 
 
 @pytest.mark.alone
+def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
+    with planted(space, topology("steady", 4)) as tree:
+        tree.settled()
+        uids = tree.uids()
+        sending = tree.send(Fleet(4, events=250), NODE)
+        tree.until(lambda: tree.results(), "there is no window", 90)
+        operators = _operators()
+        # Other pods of the operator, with other rights: those of one namespace.
+        watched = json.dumps([space])
+        values = ["--set-json", f"watchNamespaces={watched}", "--set", "logLevel=debug"]
+        helm.install(helm.CHART, *values, "--wait", "--timeout", "120s")
+        try:
+            assert not operators & _operators()
+            # What is elsewhere is nobody's, and what is here goes on.
+            with namespace(f"{space}-2") as outside, planted(outside, topology("unseen", 2)) as other:
+                tree.patch(sources(8))
+                tree.settled()
+                assert other.status == {}
+                assert other.everything() == []
+            assert uids.items() <= tree.uids().items()
+            sending.done()
+            tree.assert_exact()
+        finally:
+            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+
+
+def _operators() -> set[str]:
+    selector = ",".join(f"{label}={value}" for label, value in names.OPERATOR_LABELS.items())
+    found = json.loads(kubectl(*OPERATOR, "get", "pods", "--selector", selector, "--output=json"))["items"]
+    return {each["metadata"]["uid"] for each in found}
+
+
+@pytest.mark.alone
 def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: str) -> None:
     with planted(space, topology("orphan", 2)) as tree:
         tree.settled()
