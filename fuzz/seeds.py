@@ -33,7 +33,7 @@ from headwater.machines.messages import (
     Stream,
     Tell,
 )
-from headwater.machines.records import Began, Joined, Started
+from headwater.machines.records import Began, Joined, Planned, Rate, Specified, Started
 from headwater.machines.records import Record as Entry
 from headwater.machines.root import RootMachine
 from headwater_root.log import Log
@@ -131,6 +131,7 @@ def log_pieces() -> dict[str, bytes]:
         Entry(Began(1, "x", 2), None, 0),
         Entry(Started(), None, 0),
         Entry(Joined("n", "t", 1, True, "h:1"), 5, 0),
+        Entry(Specified(3, "d", (Planned("n", "root", 2.5),), (Rate("hall", 7, 0.5),), 4, "uid"), 5, 0),
     ]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
