@@ -21,15 +21,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from e2e import apiserver  # noqa: E402  # behind the path
-from e2e.operator.spaces import Spaces  # noqa: E402
-from headwater_operator import kinds  # noqa: E402
-from headwater_operator.cluster import Cluster  # noqa: E402
-from headwater_operator.connection import Connection, configured  # noqa: E402
-from headwater_operator.metrics import Metrics  # noqa: E402
-from headwater_operator.nodes import Nodes  # noqa: E402
-from headwater_operator.reconciling import Reconciler  # noqa: E402
-from headwater_operator.settings import Settings  # noqa: E402
+from e2e import apiserver
+from e2e.operator.spaces import Spaces
+from headwater_operator import kinds
+from headwater_operator.cluster import Cluster
+from headwater_operator.connection import Connection, configured
+from headwater_operator.metrics import Metrics
+from headwater_operator.nodes import Nodes
+from headwater_operator.reconciling import Reconciler
+from headwater_operator.settings import Settings
 
 LOOKS = 20
 
