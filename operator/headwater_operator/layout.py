@@ -24,6 +24,10 @@ Role = Literal["child", "intermediate"]
 HOSTNAME = "kubernetes.io/hostname"
 
 
+def role_of(layer: int) -> Role:
+    return "child" if layer == 1 else "intermediate"
+
+
 @dataclass(frozen=True, slots=True)
 class TreeNode:
     """A child or an intermediate: `parent` is the id of another node, or that of the root."""
@@ -205,7 +209,7 @@ class _Places:
         for kind in kinds:
             selector = self._selectors.get(kind.name, ())
             node = old[selector].pop() if old[selector] else self._new(number, selector)
-            found.append(replace(node, role=self._role(number), capacity=self._capacity(kind)))
+            found.append(replace(node, role=role_of(number), capacity=self._capacity(kind)))
         return found
 
     def _per_node(self, kinds: Sequence[Kind]) -> list[TreeNode]:
@@ -226,10 +230,7 @@ class _Places:
         number = self._named.get(layer, -1) + 1
         self._named[layer] = number
         id = names.node(self._topology.name, layer, number)
-        return TreeNode(id, layer, number, self._role(layer), "", 0.0, selector, host)
-
-    def _role(self, layer: int) -> Role:
-        return "child" if layer == 1 else "intermediate"
+        return TreeNode(id, layer, number, role_of(layer), "", 0.0, selector, host)
 
     def _capacity(self, kind: Kind) -> float:
         low = self._plan.low

@@ -35,13 +35,10 @@ def at_rest(running: Sequence[TreeNode], observed: Observed) -> tuple[list[TreeN
     the edge, so that what a node still holds its parent takes."""
     layers = {node.layer for node in running}
     # A pod that still drains holds up the layer above it.
-    layers |= {layer for id, pods in observed.pods.items() if pods and (layer := _layer(id)) is not None}
+    layers |= {
+        layer for id, pods in observed.pods.items() if pods and (layer := names.layer_of(id)) is not None
+    }
     lowest = min(layers, default=None)
     if lowest is None:
         return [], 0
     return [node for node in running if node.layer > lowest], 1
-
-
-def _layer(id: str) -> int | None:
-    known = names.parts(id)
-    return None if known is None else known[1]

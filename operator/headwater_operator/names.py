@@ -65,6 +65,12 @@ def parts(id: str) -> tuple[str, int, int] | None:
     return None if found is None else (found["topology"], int(found["layer"]), int(found["number"]))
 
 
+def layer_of(id: str) -> int | None:
+    """The layer of a node; None if it is the id of none."""
+    known = parts(id)
+    return None if known is None else known[1]
+
+
 def layer_service(topology: str, layer: int) -> str:
     return f"{topology}-l{layer}"
 

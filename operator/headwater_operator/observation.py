@@ -11,7 +11,7 @@ from typing import Any
 from headwater.sources import NAME_LIMIT
 from headwater.topology import Topology
 from headwater_operator import names
-from headwater_operator.layout import Host, TreeNode
+from headwater_operator.layout import Host, TreeNode, role_of
 from headwater_wire.v1 import control_pb2 as pb
 
 Document = Mapping[str, Any]
@@ -202,5 +202,4 @@ def _node(deployment: Document) -> TreeNode | None:
         # Somebody has changed it: the node is another one than is wanted, and gives way to that.
         selector, host = (("headwater.dev/unknown", ""),), None
     _, layer, number = known
-    role = "child" if layer == 1 else "intermediate"
-    return TreeNode(metadata["name"], layer, number, role, "", 0.0, selector, host)  # type: ignore[arg-type]
+    return TreeNode(metadata["name"], layer, number, role_of(layer), "", 0.0, selector, host)

@@ -16,11 +16,11 @@ def in_turn(wanted: Iterable[Manifest], observed: Observed) -> tuple[list[Manife
     now: list[Manifest] = []
     later: list[str] = []
     begun: set[int] = {
-        layer for id in running if not _ready(id, observed) and (layer := _layer(id)) is not None
+        layer for id in running if not _ready(id, observed) and (layer := names.layer_of(id)) is not None
     }
     for each in wanted:
         id = each["metadata"]["name"]
-        layer = _layer(id)
+        layer = names.layer_of(id)
         if each["kind"] != "Deployment" or id not in running or layer is None or not _ready(id, observed):
             # What is new, or does not run anyway, takes nothing away.
             now.append(each)
@@ -35,8 +35,3 @@ def in_turn(wanted: Iterable[Manifest], observed: Observed) -> tuple[list[Manife
 def _ready(id: str, observed: Observed) -> bool:
     pod = observed.pod(id)
     return pod is not None and pod.ready
-
-
-def _layer(id: str) -> int | None:
-    known = names.parts(id)
-    return None if known is None else known[1]
