@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from time import monotonic, sleep
 from typing import Any
 
-from kubernetes import client
+from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from headwater.topology import QUERY_KIND
@@ -43,9 +44,9 @@ class Api:
         schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] if found else {"properties": {}}
         return field in schema["properties"].get("spec", {}).get("properties", {})
 
-    def get(self, path: str) -> dict[str, Any] | None:
+    def get(self, path: str, **query: Any) -> dict[str, Any] | None:
         """An object, or none where there is none."""
-        found = self.call("GET", path)
+        found = self.call("GET", path, **query)
         assert found.taken or found.code == 404, found
         return found.answer if found.taken else None
 
@@ -94,6 +95,13 @@ class Api:
             return _verdict(response.status, response.data or b"")
         except ApiException as error:
             return _verdict(error.status or 0, error.body or b"")
+
+
+@cache
+def connected() -> Api:
+    """That of the cluster which the kubeconfig names."""
+    config.load_kube_config()  # type: ignore[no-untyped-call]  # the client's own types
+    return Api(client.ApiClient())
 
 
 def _verdict(code: int, body: bytes | str) -> Verdict:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kubernetes import client, config
 
 from e2e import helm
-from e2e.api import Api
+from e2e.api import Api, connected
+from e2e.kubectl import namespace
 from tests.manifests import small
 
 
@@ -20,11 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Api]:
+def cluster() -> Api:
     """As it is. Fails where there is none: `make cluster` gives one."""
-    config.load_kube_config()  # type: ignore[no-untyped-call]  # the client's own types
-    with client.ApiClient() as connection:
-        yield Api(connection)
+    return connected()
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +30,14 @@ def operated(cluster: Api) -> Api:
     """With the release of this checkout, whose operator serves all namespaces."""
     helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
     return cluster
+
+
+@pytest.fixture
+def space(operated: Api, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace of a test's own, called after it."""
+    name = request.node.name.removeprefix("test_").replace("_", "-")[:50].rstrip("-")
+    with namespace(name) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

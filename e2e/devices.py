@@ -80,7 +80,9 @@ async def _told(clients: list[asyncio.Task[SourceClient]]) -> None:
         await asyncio.sleep(1)
         ended = [task.result() for task in clients if task.done()]
         counted = sum(client.done for client in ended)
-        told = {"devices": len(clients), "sent": len(ended), "counted": counted}
+        # Where they were sent to, or still are where they began.
+        at = sorted({client.exchange.uplink.address for client in ended})
+        told = {"devices": len(clients), "sent": len(ended), "counted": counted, "at": at}
         print(json.dumps(told), flush=True)
         for client in ended:
             if client.failed is not None:

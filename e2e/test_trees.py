@@ -5,28 +5,19 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from e2e import helm
-from e2e.api import Api
 from e2e.images import NODE
 from e2e.kubectl import kubectl, namespace
-from e2e.trees import QUERIES, WINDOW, Fleet, Tree, planted, topology
+from e2e.trees import QUERIES, WINDOW, Fleet, Tree, planted, tiers, topology
 from headwater import oracle
 from headwater.verification import differences
 from headwater_operator import names
 
 OPERATOR = ("--namespace", helm.NAMESPACE)
-
-
-@pytest.fixture
-def space(operated: Api, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name.removeprefix("test_").replace("_", "-")[:50].rstrip("-")
-    with namespace(name) as found:
-        yield found
 
 
 def sources(count: int) -> dict[str, Any]:
@@ -48,11 +39,11 @@ def test_a_topology_gives_exact_windows(space: str) -> None:
     with planted(space, topology("small", 12)) as tree:
         tree.settled()
         assert tree.status["widths"] == "6 3 2 1"
-        tiers = {"child": "edge", "intermediate": "fog", "root": "cloud"}
-        machines = _tiers()
+        places = {"child": "edge", "intermediate": "fog", "root": "cloud"}
+        machines = tiers()
         for pod in tree.pods():
             role = pod["metadata"]["labels"][names.ROLE]
-            assert machines[pod["spec"]["nodeName"]] == tiers[role]
+            assert machines[pod["spec"]["nodeName"]] == places[role]
         tree.send(Fleet(12), NODE).done()
         assert tree.assert_exact() > 50
         tree.until(lambda: tree.status.get("sources") == 12, "the status does not say who sends", 60)
@@ -61,13 +52,6 @@ def test_a_topology_gives_exact_windows(space: str) -> None:
         tree.until(lambda: not tree.everything(), "something is left", 90)
         kept = kubectl("--namespace", space, "get", "pvc", "--output=name").split()
         assert kept == [f"persistentvolumeclaim/{names.claim('small')}"]
-
-
-def _tiers() -> dict[str, str]:
-    found = json.loads(kubectl("get", "nodes", "--output=json"))["items"]
-    return {
-        each["metadata"]["name"]: each["metadata"]["labels"].get("headwater.dev/tier", "") for each in found
-    }
 
 
 def test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays(space: str) -> None:
@@ -90,6 +74,20 @@ def test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays(space: st
         assert after.items() <= wide.items(), "a pod that stayed was restarted"
         reasons = {each["reason"] for each in _events(tree)}
         assert {"Replanned", "NodeDrained"} <= reasons
+        sending.done()
+        assert tree.assert_exact() > 50
+
+
+def test_sources_that_send_more_than_was_said_get_a_wider_tree(space: str) -> None:
+    with planted(space, topology("busy", 4)) as tree:
+        tree.settled()
+        assert tree.status["widths"] == "2 1"
+        before = tree.uids()
+        # A child takes two sources of what was said, and one of what comes.
+        sending = tree.send(Fleet(4, rate=15.0, events=1_500), NODE)
+        tree.until(lambda: tree.status["widths"].startswith("4 "), "it stays as wide as it was said", 120)
+        tree.settled()
+        assert before.items() <= tree.uids().items(), "a pod that stayed was restarted"
         sending.done()
         assert tree.assert_exact() > 50
 
@@ -253,24 +251,6 @@ def test_paused_nothing_is_changed(space: str) -> None:
         kubectl("--namespace", space, "annotate", "aggtopo", "paused", f"{names.RESTART}=now")
         tree.until(lambda: not set(uids.values()) & set(tree.uids().values()), "a pod is as it was", 120)
         tree.settled()
-
-
-def test_the_root_as_a_spark_job_with_executors(space: str) -> None:
-    document = topology("sparked", 4)
-    document["spec"]["root"] |= {"engine": "spark", "spark": {"executors": 2}}
-    with planted(space, document) as tree:
-        tree.settled(240)
-        executors = tree.pods(f"{names.ROLE}={names.EXECUTOR}")
-        assert len(executors) == 2
-        machines = _tiers()
-        assert {machines[pod["spec"]["nodeName"]] for pod in executors} == {"cloud"}
-        sending = tree.send(Fleet(4, events=500), NODE)
-        tree.until(lambda: tree.results(), "there is no window", 120)
-        kubectl(
-            "--namespace", space, "delete", "pod", names.root_pod("sparked"), "--grace-period=0", "--force"
-        )
-        sending.done(300)
-        assert tree.assert_exact() > 50
 
 
 @pytest.mark.alone

@@ -16,6 +16,7 @@ from typing import Any
 
 import headwater_source
 from e2e import devices
+from e2e.api import connected
 from e2e.kubectl import kubectl
 from headwater import oracle
 from headwater.sources import SourceId
@@ -88,7 +89,9 @@ class Tree:
         return ("--namespace", self.space)
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(kubectl(*self._at, "get", "aggtopo", self.name, "--output=json"))
+        at = f"/apis/{API_VERSION}/namespaces/{self.space}/{names.TOPOLOGIES}"
+        found = connected().get(f"{at}/{self.name}")
+        assert found is not None
         return found
 
     @property
@@ -142,8 +145,8 @@ class Tree:
 
     def pods(self, selector: str = "") -> list[dict[str, Any]]:
         labels = ",".join(part for part in (f"{names.TOPOLOGY}={self.name}", selector) if part)
-        found = json.loads(kubectl(*self._at, "get", "pods", "--selector", labels, "--output=json"))
-        items: list[dict[str, Any]] = found["items"]
+        found = connected().get(f"/api/v1/namespaces/{self.space}/pods", labelSelector=labels)
+        items: list[dict[str, Any]] = [] if found is None else found["items"]
         return items
 
     def uids(self) -> dict[str, str]:
@@ -219,9 +222,9 @@ class Sending:
         """Until all that they have sent is counted."""
 
         def phase() -> str:
-            found = kubectl(
-                "--namespace", self.tree.space, "get", "pod", self.pod, "--output=jsonpath={.status.phase}"
-            )
+            pod = connected().get(f"/api/v1/namespaces/{self.tree.space}/pods/{self.pod}")
+            assert pod is not None
+            found: str = pod["status"]["phase"]
             assert found != "Failed", self.said() + self.tree.told()
             return found
 
@@ -229,6 +232,12 @@ class Sending:
 
     def said(self) -> str:
         return kubectl("--namespace", self.tree.space, "logs", self.pod, "--tail=20")
+
+    @property
+    def at(self) -> list[str]:
+        """Where those who are through with sending are connected."""
+        found: list[str] = json.loads(self.said().splitlines()[-1])["at"]
+        return found
 
 
 def topology(name: str, sources: int = 4, **spec: Any) -> dict[str, Any]:
@@ -264,6 +273,13 @@ def topology(name: str, sources: int = 4, **spec: Any) -> dict[str, Any]:
             **spec,
         },
     }
+
+
+def tiers() -> dict[str, str]:
+    """Of the machines, by their names."""
+    found = json.loads(kubectl("get", "nodes", "--output=json"))["items"]
+    tier = f"{names.GROUP}/tier"
+    return {each["metadata"]["name"]: each["metadata"]["labels"].get(tier, "") for each in found}
 
 
 @contextmanager

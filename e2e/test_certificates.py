@@ -1,0 +1,96 @@
+"""Certificates of a tree that runs are renewed by another authority, trusted before it signs."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from e2e.images import NODE
+from e2e.kubectl import kubectl
+from e2e.trees import Fleet, Tree, planted, topology
+from headwater_operator import names
+from headwater_operator.certificates import SPREAD, authority
+from headwater_operator.rendering.pods import AUTHORITIES
+
+# As the root shows itself to whoever comes.
+SHOWN = f"import ssl; print(ssl.get_server_certificate(('localhost', {names.TREE_PORT})))"
+# How long everybody has to learn of the next authority here, in seconds.
+LEARN = 60.0
+
+
+def _files(tree: Tree, secret: str) -> dict[str, bytes]:
+    found = json.loads(kubectl("--namespace", tree.space, "get", "secret", secret, "--output=json"))
+    return {file: b64decode(content) for file, content in found["data"].items()}
+
+
+def _look(tree: Tree, round_: int) -> None:
+    """What happens by itself in minutes, now: the operator looks, and machines bring files to pods."""
+    at = ("--namespace", tree.space, "annotate", "--overwrite")
+    kubectl(*at, "aggtopo", tree.name, f"e2e/look={round_}")
+    kubectl(*at, "pods", "--selector", names.selector(tree.name), f"e2e/look={round_}")
+
+
+def _in_pod(tree: Tree, pod: str, *command: str) -> str:
+    return kubectl("--namespace", tree.space, "exec", pod, "--", *command)
+
+
+def _signed_by(certificate: bytes, signer: bytes) -> bool:
+    try:
+        x509.load_pem_x509_certificate(certificate).verify_directly_issued_by(
+            x509.load_pem_x509_certificate(signer)
+        )
+    except (ValueError, InvalidSignature):
+        return False
+    return True
+
+
+def test_another_authority_takes_over_while_data_flow(space: str) -> None:
+    with planted(space, topology("trusted", 2)) as tree:
+        tree.settled()
+        uids = tree.uids()
+        pods = [pod["metadata"]["name"] for pod in tree.pods()]
+        sending = tree.send(Fleet(2, events=900), NODE)
+        first = _files(tree, names.authority("trusted"))["tls.crt"]
+        root = names.certificate(names.root("trusted"))
+        assert _signed_by(_files(tree, root)["tls.crt"], first)
+
+        begin = time.monotonic()
+        successor = authority("trusted", datetime.fromtimestamp(time.time() + LEARN, UTC) - SPREAD).signing
+        files = {"next.crt": successor.certificate, "next.key": successor.key}
+        data = {file: b64encode(content).decode() for file, content in files.items()}
+        kubectl(
+            *("--namespace", space, "patch", "secret", names.authority("trusted")),
+            *("--type=merge", "--patch", json.dumps({"data": data})),
+        )
+        _look(tree, 1)
+        known = successor.certificate.decode().strip()
+        tree.until(lambda: known in _files(tree, root)["ca.crt"].decode(), "nobody is told", 30)
+        _look(tree, 2)
+        tree.until(
+            lambda: all(known in _in_pod(tree, each, "cat", AUTHORITIES) for each in pods), "not all know", 90
+        )
+        assert _signed_by(_files(tree, root)["tls.crt"], first), "it signed before everybody had heard of it"
+
+        time.sleep(max(0.0, begin + LEARN + 1 - time.monotonic()))
+        _look(tree, 3)
+        tree.until(
+            lambda: _signed_by(_files(tree, root)["tls.crt"], successor.certificate), "it does not sign", 30
+        )
+        _look(tree, 4)
+        pod = names.root_pod("trusted")
+        tree.until(
+            lambda: _signed_by(_in_pod(tree, pod, "python3", "-c", SHOWN).encode(), successor.certificate),
+            "the root shows the old one",
+            90,
+        )
+        # Whoever comes again finds a root of the new authority.
+        kubectl("--namespace", space, "delete", "pod", pod, "--grace-period=0", "--force")
+        sending.done()
+        tree.settled()
+        assert tree.uids() == uids
+        tree.assert_exact()
