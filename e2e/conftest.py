@@ -15,8 +15,8 @@ from tests.manifests import small
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Parts of the operator are tried where no other one is."""
     for item in items:
-        if item.path.parent.name == "operator":
-            item.add_marker(pytest.mark.alone)
+        if item.path.parent.name == "operator" and item.get_closest_marker("alone") is None:
+            item.add_marker(pytest.mark.parts)
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +41,7 @@ def space(operated: Api, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def api(cluster: Api) -> Api:
-    """With the release of this checkout."""
-    helm.install()
-    cluster.until(lambda: cluster.judge(small()))
-    return cluster
+def api(operated: Api) -> Api:
+    """Once it serves the definitions."""
+    operated.until(lambda: operated.judge(small()))
+    return operated

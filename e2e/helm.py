@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -32,13 +34,21 @@ def install(chart: Path = CHART, *arguments: object) -> None:
     """Have a release of a chart, whether there was one or not. One at a time: Helm refuses a second one."""
     images = ("--set", f"image.node={NODE},image.root={ROOT},image.operator={OPERATOR}")
     where = ("--namespace", NAMESPACE, "--create-namespace")
-    with (Path(gettempdir()) / "headwater-e2e-helm.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _alone():
         helm("upgrade", RELEASE, chart, "--install", *where, *images, *arguments)
 
 
 def uninstall() -> None:
-    helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+    with _alone():
+        helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """No other test changes the release meanwhile."""
+    with (Path(gettempdir()) / "headwater-e2e-helm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def releases() -> list[dict[str, Any]]:

@@ -10,8 +10,6 @@ import pytest
 from e2e.api import Api, Verdict
 from tests.manifests import QUERY_REFUSALS, accepted, query_object, refusals
 
-pytestmark = pytest.mark.alone
-
 # What an API server cannot tell, and the operator does: what stands in a list of aggregates (a field that is
 # a string or a list has no schema for its items), functions of packages, and folders by way of ".".
 _LATER = {

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from e2e.operator.running import NODES, Operator, rights
 from e2e.operator.spaces import Spaces
 from headwater_operator.cluster import Cluster
 
 
+# Whoever else is there needs them.
+@pytest.mark.alone
 def test_it_waits_for_its_definitions(cluster: Cluster, tmp_path: Path) -> None:
     spaces = Spaces(cluster)
     spaces.undefine()
