@@ -256,7 +256,7 @@ def test_paused_nothing_is_changed(space: str) -> None:
 @pytest.mark.alone
 def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
     every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
-    helm.install(helm.CHART, *every, "--set", "rolloutSeconds=20")
+    helm.install(helm.CHART, *every, "--set", "rolloutSeconds=15")
     try:
         with planted(space, topology("hasty", 4)) as tree:
             tree.settled()
@@ -268,7 +268,7 @@ def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
             tree.until(lambda: tree.condition("Ready").get("status") == "True", "it is not ready", 120)
             # Whoever comes next does not try it again, and the tree is the one of before.
             kill_operator()
-            time.sleep(30)
+            time.sleep(20)
             assert tree.condition("Degraded")["reason"] == "RolledBack"
             assert tree.condition("Ready")["status"] == "True"
             assert uids.keys() == tree.uids().keys()
