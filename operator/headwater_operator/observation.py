@@ -56,10 +56,14 @@ class Observed:
     @property
     def running(self) -> list[TreeNode]:
         """The nodes that have a Deployment which is not about to go."""
-        found = (_node(each) for each in self.of_kind("Deployment"))
-        return sorted(
-            (node for node in found if node is not None), key=lambda node: (node.layer, node.number)
-        )
+        return _nodes(self.of_kind("Deployment"))
+
+    @property
+    def begun(self) -> list[TreeNode]:
+        """Those, and the ones that have a Service of their own: they wait for an address, with which they are
+        to run. Another number each time, and none would ever have one."""
+        found = {node.id: node for node in _nodes(self.of_kind("Service"))}
+        return _in_order((found | {node.id: node for node in self.running}).values())
 
     @property
     def secrets(self) -> dict[str, dict[str, bytes]]:
@@ -190,8 +194,17 @@ def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str
     return "NotReady", "it does not say that it is ready"
 
 
-def _node(deployment: Document) -> TreeNode | None:
-    metadata = deployment["metadata"]
+def _nodes(documents: Iterable[Document]) -> list[TreeNode]:
+    return _in_order(node for node in map(_node, documents) if node is not None)
+
+
+def _in_order(nodes: Iterable[TreeNode]) -> list[TreeNode]:
+    return sorted(nodes, key=lambda node: (node.layer, node.number))
+
+
+def _node(document: Document) -> TreeNode | None:
+    """That which an object of its name is for."""
+    metadata = document["metadata"]
     known = names.parts(metadata["name"])
     if known is None or metadata.get("deletionTimestamp") is not None or len(metadata["name"]) > NAME_LIMIT:
         return None

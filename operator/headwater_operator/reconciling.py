@@ -189,12 +189,12 @@ class _Look:
         patience = topology.limits.scale_down_after / SECOND
         factor = self._memory.measured.factor(self._now, topology.rate, margin, patience)
         try:
-            found = laid_out(topology, self._hosts, observed.running, observed.parents, named, factor)
+            found = laid_out(topology, self._hosts, observed.begun, observed.parents, named, factor)
         except InvalidPlan:
             if factor == 1.0:
                 raise
             # There is no tree for as much as they send: the one for as much as they should.
-            return laid_out(topology, self._hosts, observed.running, observed.parents, named), 1.0
+            return laid_out(topology, self._hosts, observed.begun, observed.parents, named), 1.0
         return found, factor
 
     def _seen_hosts(self) -> Sequence[Host] | None:
@@ -325,8 +325,8 @@ class _Look:
         )
         if topology.ingest.expose in OUTSIDE:
             # A child that has no address yet would have to start again to tell it.
-            begun = {node.id for node in observed.running}
-            unknown = {node.id for node in nodes if node.role == "child"} - advertised.keys() - begun
+            running = {node.id for node in observed.running}
+            unknown = {node.id for node in nodes if node.role == "child"} - advertised.keys() - running
             wanted = [
                 each
                 for each in wanted

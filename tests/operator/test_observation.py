@@ -8,6 +8,7 @@ from headwater.topology import Topology
 from headwater_operator import names
 from headwater_operator.layout import Host, TreeNode
 from headwater_operator.observation import Observed, pods_of
+from headwater_operator.rendering.nodes import place
 from headwater_operator.specification import specification
 from tests.operator.test_layout import topology
 from tests.operator.views import deployment, member, observed, pod, root
@@ -61,6 +62,21 @@ def test_nodes_are_known_again_by_their_deployments() -> None:
     assert found.selector != special.selector
     assert Observed((deployment(special), deployment(A)), {}).named("factory") == {1: 7}
     assert Observed((), {}, root(member("factory-l3-4", left=True))).named("factory") == {3: 4}
+
+
+def test_a_node_that_waits_for_an_address_is_known_again_by_its_service() -> None:
+    waits = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (("disk", "ssd"),), None)
+    placed = {"name": waits.id, "annotations": {names.PLACE: place(waits)}}
+    service = {"kind": "Service", "metadata": placed}
+    layer = {"kind": "Service", "metadata": {"name": "factory-l1"}}
+    bound = TreeNode("factory-l1-8", 1, 8, "child", "", 0.0, (), "edge-3")
+    seen = Observed((deployment(bound), service, layer), {})
+    assert seen.begun == [waits, bound]
+    assert seen.running == [bound]
+    # Whatever a Service says of a node that runs, its Deployment says it too.
+    assert Observed((deployment(waits), {"kind": "Service", "metadata": {"name": waits.id}}), {}).begun == [
+        waits
+    ]
 
 
 def test_children_are_reached_from_outside_by_what_the_api_server_gave() -> None:

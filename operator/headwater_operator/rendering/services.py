@@ -45,7 +45,10 @@ def services(owner: Owner, topology: Topology, nodes: Sequence[TreeNode]) -> Ite
         for node in nodes:
             if node.role == "child":
                 one = of_topology(owner, node=node.id)
-                yield _service(owner, node.id, tree_nodes.labels(node), kind, one)
+                found = _service(owner, node.id, tree_nodes.labels(node), kind, one)
+                # It is there before the node is, whose place is known by it until then.
+                found["metadata"]["annotations"] = {names.PLACE: tree_nodes.place(node)}
+                yield found
 
 
 def _service(
