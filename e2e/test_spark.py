@@ -33,6 +33,8 @@ def test_the_root_as_a_spark_job_alone_and_with_executors(space: str) -> None:
     document = topology("sparked", 4)
     root: dict[str, Any] = document["spec"]["root"] | {"engine": "spark"}
     document["spec"]["root"] = root
+    # Of two cores that all trees share, Spark gets more than what is left: it and each executor.
+    document["spec"]["placement"]["root"]["resources"] = {"requests": {"cpu": "500m", "memory": "64Mi"}}
     with planted(space, document) as tree:
         tree.settled()
         assert _executors(tree) == {}

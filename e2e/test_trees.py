@@ -204,8 +204,8 @@ def test_a_tree_rests_and_wakes_beside_another(space: str) -> None:
         tree.until(lambda: tree.results(), "there is no window", 90)
         tree.patch({"suspend": True})
         tree.until(lambda: not tree.pods(), "pods are left", 120)
+        tree.until(lambda: tree.status["root"] == "Suspended", "it is not said that it rests", 30)
         assert tree.condition("Progressing")["reason"] == "Suspended"
-        assert tree.status["root"] == "Suspended"
         kept = kubectl("--namespace", space, "get", "pvc", "--output=name").split()
         assert f"persistentvolumeclaim/{names.claim('first')}" in kept
         tree.patch({"suspend": False})
