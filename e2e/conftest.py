@@ -8,7 +8,7 @@ import pytest
 
 from e2e import helm
 from e2e.api import Api, connected
-from e2e.kubectl import namespace
+from e2e.kubectl import namespace, namespaces_gone
 from tests.manifests import small
 
 
@@ -20,9 +20,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Api:
-    """As it is. Fails where there is none: `make cluster` gives one."""
-    return connected()
+def cluster() -> Iterator[Api]:
+    """As it is. Fails where there is none: `make cluster` gives one. Afterwards too."""
+    yield connected()
+    namespaces_gone()
 
 
 @pytest.fixture(scope="module")

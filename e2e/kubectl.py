@@ -26,14 +26,25 @@ def kubectl(*arguments: object, given: Any = None) -> str:
     return done.stdout
 
 
+# Those that are deleted and may not be gone yet.
+_going: list[str] = []
+
+
 @contextmanager
 def namespace(name: str) -> Iterator[str]:
-    """One of a test's own; gone afterwards, with all that is in it."""
+    """One of a test's own; it goes afterwards, with all that is in it, while others go on."""
     kubectl("create", "namespace", name)
     try:
         yield name
     finally:
-        kubectl("delete", "namespace", name, "--wait=true", f"--timeout={SECONDS:.0f}s")
+        kubectl("delete", "namespace", name, "--wait=false")
+        _going.append(name)
+
+
+def namespaces_gone() -> None:
+    """Wait until those of tests are."""
+    while _going:
+        kubectl("wait", "--for=delete", f"namespace/{_going.pop()}", f"--timeout={SECONDS:.0f}s")
 
 
 @contextmanager
