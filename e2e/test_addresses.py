@@ -58,7 +58,7 @@ def test_by_balancers(space: str) -> None:
     with planted(space, topology("balanced", 6, ingest={"expose": "loadBalancer"})) as tree:
         # A child says where it is reached: it is not made before that is known.
         tree.until(lambda: len(_services(tree)) == 3, "there is no Service for each child", 60)
-        assert tree.pods(names.NODE) == []
+        assert tree.pods(f"{names.ROLE}=child") == []
         # No cloud gives addresses here.
         for number, service in enumerate(_services(tree)):
             ingress = {"status": {"loadBalancer": {"ingress": [{"ip": f"{BALANCER}{number + 1}"}]}}}

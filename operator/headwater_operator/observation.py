@@ -66,6 +66,12 @@ class Observed:
         return _in_order((found | {node.id: node for node in self.running}).values())
 
     @property
+    def outdated(self) -> frozenset[str]:
+        """Deployments, and the root's StatefulSet, with pods that are not yet what they are to be."""
+        found = (*self.of_kind("Deployment"), *self.of_kind("StatefulSet"))
+        return frozenset(each["metadata"]["name"] for each in found if _is_outdated(each))
+
+    @property
     def secrets(self) -> dict[str, dict[str, bytes]]:
         return {
             each["metadata"]["name"]: {
@@ -192,6 +198,14 @@ def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str
     if not status.get("containerStatuses"):
         return "Starting", "its image is pulled or its volumes are mounted"
     return "NotReady", "it does not say that it is ready"
+
+
+def _is_outdated(workload: Document) -> bool:
+    """Whether its controller has not seen how it is to be, or has not done it yet."""
+    spec, status = workload.get("spec") or {}, workload.get("status") or {}
+    unseen: bool = status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0)
+    undone: bool = status.get("updatedReplicas", 0) < spec.get("replicas", 0)
+    return unseen or undone
 
 
 def _nodes(documents: Iterable[Document]) -> list[TreeNode]:

@@ -33,7 +33,7 @@ from headwater_operator.nodes import Nodes
 from headwater_operator.observation import OUTSIDE, Observed
 from headwater_operator.rendering import Images, Owner, parties, render
 from headwater_operator.reporting import Report
-from headwater_operator.rollout import in_turn
+from headwater_operator.rollout import in_turn, workloads
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
@@ -341,7 +341,11 @@ class _Look:
             changed = {"applied": len(now_due), "deleted": len(actions.delete), "later": len(later)}
             log.info("objects were changed", extra={**self._who, **changed})
         return replace(
-            report, conflicts=actions.conflicts, later=tuple(later), failed=words(failed) if failed else ""
+            report,
+            conflicts=actions.conflicts,
+            changing=sorted(observed.outdated | workloads(now_due)),
+            later=tuple(later),
+            failed=words(failed) if failed else "",
         )
 
     def _devices(self, topology: Topology) -> bytes | None:

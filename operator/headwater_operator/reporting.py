@@ -51,8 +51,11 @@ class Report:
     suspended: bool = False
     paused: bool = False
     conflicts: Sequence[Conflict] = ()
-    # What the API server has not taken, and nodes whose turn to be changed comes later.
+    # What the API server has not taken.
     failed: str = ""
+    # Nodes and the root that run as they were before, until they are begun anew; and those whose turn it is
+    # not yet.
+    changing: Sequence[str] = ()
     later: Sequence[str] = ()
     refused: Sequence[str] = ()
     rate: float | None = None
@@ -83,7 +86,8 @@ class Report:
     def arrived(self) -> bool:
         """Whether all that was asked for is there."""
         there = self.layout is not None and self.observed.root is not None and self.applied
-        return there and not (self.waiting or self.later or self.failed or self.conflicts)
+        changes = self.changing or self.later
+        return there and not (self.waiting or changes or self.failed or self.conflicts)
 
     @property
     def settled(self) -> bool:
@@ -195,12 +199,10 @@ def _progressing(report: Report) -> Told:
         return True, "Starting", f"the root does not answer: {_root_why(report)}"
     if not report.applied:
         return True, "Applying", "the root is not told all of it yet"
-    if report.later:
-        return (
-            True,
-            "RollingOut",
-            f"{len(report.later)} nodes are changed when others of their layer are ready",
-        )
+    if report.changing or report.later:
+        ids = ", ".join((*report.changing, *report.later)[:WORST])
+        said = f"{len(report.changing)} pods give way to new ones, {len(report.later)} wait for their turn"
+        return True, "RollingOut", f"{said}: {ids}"
     if report.leaving:
         ids = ", ".join(node.id for node in report.leaving[:WORST])
         return True, "Draining", f"{len(report.leaving)} nodes end when nobody sends to them any more: {ids}"

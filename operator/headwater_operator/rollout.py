@@ -32,6 +32,11 @@ def in_turn(wanted: Iterable[Manifest], observed: Observed) -> tuple[list[Manife
     return now, later
 
 
+def workloads(applied: Iterable[Manifest]) -> set[str]:
+    """What of it has pods, which are as before until its controller has seen it."""
+    return {each["metadata"]["name"] for each in applied if each["kind"] in ("Deployment", "StatefulSet")}
+
+
 def _ready(id: str, observed: Observed) -> bool:
     pod = observed.pod(id)
     return pod is not None and pod.ready

@@ -64,6 +64,21 @@ def test_nodes_are_known_again_by_their_deployments() -> None:
     assert Observed((), {}, root(member("factory-l3-4", left=True))).named("factory") == {3: 4}
 
 
+def test_pods_of_what_was_before_are_outdated() -> None:
+    def workload(generation: int, seen: int | None, updated: int | None, replicas: int = 1) -> Observed:
+        found: dict[str, Any] = deployment(A, generation=generation)
+        told = {"observedGeneration": seen, "updatedReplicas": updated}
+        status = {name: value for name, value in told.items() if value is not None}
+        return Observed(({**found, "spec": {"replicas": replicas}, "status": status},), {})
+
+    assert workload(1, None, None).outdated == {A.id}
+    assert workload(2, 1, 1).outdated == {A.id}
+    assert workload(2, 2, None).outdated == {A.id}
+    assert workload(2, 2, 1).outdated == frozenset()
+    # It rests.
+    assert workload(3, 3, None, replicas=0).outdated == frozenset()
+
+
 def test_a_node_that_waits_for_an_address_is_known_again_by_its_service() -> None:
     waits = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (("disk", "ssd"),), None)
     placed = {"name": waits.id, "annotations": {names.PLACE: place(waits)}}

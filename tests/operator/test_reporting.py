@@ -121,6 +121,15 @@ def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expec
     assert told(replace(settled(), **change))[kind] == expected
 
 
+def test_what_is_begun_anew_has_not_arrived() -> None:
+    """Its pods are ready, and those of before: a spec that is never good must not be kept as one that was."""
+    for change in ({"changing": ("factory-root",)}, {"later": ("factory-l1-0",)}):
+        report = replace(settled(), **change)
+        assert not report.arrived
+        assert told(report)["Progressing"] == ("True", "RollingOut")
+        assert told(report)["Ready"] == ("True", "Committing")
+
+
 def test_a_root_that_does_not_answer() -> None:
     found = layout()
     report = Report("plant", "factory", 1, 100, seen(found), found, unreachable="UNAVAILABLE: no route")
