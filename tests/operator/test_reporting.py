@@ -123,8 +123,7 @@ def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expec
 
 def test_what_is_begun_anew_has_not_arrived() -> None:
     """Its pods are ready, and those of before: a spec that is never good must not be kept as one that was."""
-    for change in ({"changing": ("factory-root",)}, {"later": ("factory-l1-0",)}):
-        report = replace(settled(), **change)
+    for report in (settled(changing=("factory-root",)), settled(later=("factory-l1-0",))):
         assert not report.arrived
         assert told(report)["Progressing"] == ("True", "RollingOut")
         assert told(report)["Ready"] == ("True", "Committing")
