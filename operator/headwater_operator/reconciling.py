@@ -17,7 +17,7 @@ from typing import Any
 from headwater.durations import SECOND
 from headwater.errors import InvalidPlan
 from headwater.topology import Topology, topology_of
-from headwater_operator import kinds, leaving, names
+from headwater_operator import claims, kinds, leaving, names
 from headwater_operator.asking import asked_of
 from headwater_operator.certifying import certified
 from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
@@ -332,6 +332,10 @@ class _Look:
                 for each in wanted
                 if each["kind"] != "Deployment" or each["metadata"]["name"] not in unknown
             ]
+        held = claims.found(observed.objects, names.claim(self._owner.name))
+        wanted = [
+            claims.fitted(each, held) if each["kind"] == "PersistentVolumeClaim" else each for each in wanted
+        ]
         wanted.append(manifest_of(self._owner, self._kept))
         seen = self._of.lookout.with_taken(observed, self._owner.namespace, wanted)
         actions = compare(self._owner, wanted, seen.objects)
@@ -341,7 +345,11 @@ class _Look:
             changed = {"applied": len(now_due), "deleted": len(actions.delete), "later": len(later)}
             log.info("objects were changed", extra={**self._who, **changed})
         return replace(
-            report, conflicts=actions.conflicts, later=tuple(later), failed=words(failed) if failed else ""
+            report,
+            conflicts=actions.conflicts,
+            later=tuple(later),
+            failed=words(failed) if failed else "",
+            differing=claims.differences(topology.root, held),
         )
 
     def _devices(self, topology: Topology) -> bytes | None:

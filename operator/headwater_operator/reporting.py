@@ -55,6 +55,8 @@ class Report:
     failed: str = ""
     later: Sequence[str] = ()
     refused: Sequence[str] = ()
+    # What is asked for of the root's claim and cannot be had.
+    differing: Sequence[str] = ()
     rate: float | None = None
     # Of the last spec that was rolled out.
     good: int = 0
@@ -244,6 +246,8 @@ def _degraded(report: Report) -> Told:
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
+    if report.differing:
+        return True, "ClaimDiffers", "; ".join(report.differing)
     if report.refused:
         listed_ids = ", ".join(report.refused[:WORST])
         return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"

@@ -111,6 +111,7 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         ({"rolled_back": "it did not come", "kept": 2}, "Degraded", ("True", "RolledBack")),
         ({"absent": frozenset({"factory-l1-0"})}, "Degraded", ("True", "MachinesLost")),
         ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
+        ({"differing": ("it cannot shrink",), "refused": ("q",)}, "Degraded", ("True", "ClaimDiffers")),
         ({"paused": True}, "Progressing", ("False", "Paused")),
         ({"suspended": True}, "Progressing", ("True", "Suspending")),
         ({"suspended": True}, "Ready", ("False", "Suspended")),
