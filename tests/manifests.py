@@ -283,6 +283,13 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         "spec.root.storage.accessMode",
         "no executor could mount",
     )
+    yield small(spec__root__failover="always"), "spec.root.failover", "manual, auto"
+    yield small(spec__root={**executors, "failover": "auto"}), "spec.root.failover", "executors mount it too"
+    yield (
+        small(spec__root__failover="auto", spec__root__storage={"accessMode": "ReadWriteOnce"}),
+        "spec.root.storage.accessMode",
+        "beside failover auto",
+    )
     for sink, field, told in [
         ({}, "type", "is missing"),
         ({"type": "kafka"}, "type", "console, jsonlines"),
@@ -551,6 +558,9 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"storage {volume}"[:60], small(spec__root__storage=volume)
     shared = {"engine": "spark", "spark": {"executors": 2}, "storage": {"accessMode": "ReadWriteMany"}}
     yield "storage for executors", small(spec__root=shared)
+    for volume in ({"accessMode": "ReadWriteOncePod"}, {"claim": "mine"}, {"size": "5Gi"}):
+        yield f"failover with {volume}", small(spec__root__failover="auto", spec__root__storage=volume)
+    yield "failover by hand", small(spec__root={**shared, "failover": "manual"})
     for sink in (
         {"type": "console"},
         {"type": "jsonlines", "path": "a..b/..c/d.."},

@@ -57,6 +57,8 @@ class Report:
     refused: Sequence[str] = ()
     # What is asked for of the root's claim and cannot be had.
     differing: Sequence[str] = ()
+    # Of a root that is to be made elsewhere by itself: why it is not, or would not be.
+    hindrance: str = ""
     rate: float | None = None
     # Of the last spec that was rolled out.
     good: int = 0
@@ -248,6 +250,9 @@ def _degraded(report: Report) -> Told:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
     if report.differing:
         return True, "ClaimDiffers", "; ".join(report.differing)
+    if report.hindrance:
+        said = f"spec.root.failover is auto, but a root whose machine is lost would wait: {report.hindrance}"
+        return True, "NoFailover", said
     if report.refused:
         listed_ids = ", ".join(report.refused[:WORST])
         return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
@@ -257,13 +262,16 @@ def _degraded(report: Report) -> Told:
 def _halted(report: Report) -> Told | None:
     """Why the root cannot go on, if it cannot."""
     root = names.root(report.topology)
-    pod = report.observed.pod(root)
+    # On a machine that is lost it goes after five minutes, and stays so.
+    pod = next(iter(report.observed.pods.get(root, ())), None)
     if pod is None:
         return None
     if root in report.absent:
         command = f"kubectl delete pod {pod.name} --namespace {report.namespace} --force --grace-period=0"
         said = f"the root is on {pod.machine}, which is lost: bring it back; or, if it never comes back and "
         said += f"the volume can be had elsewhere, run: {command}"
+        if report.hindrance:
+            said = f"failover is auto, but {report.hindrance}; {said}"
         return True, "RootNodeLost", said
     if pod.code == NOT_SHARED:
         return True, "CheckpointNotShared", pod.why[1]

@@ -14,6 +14,7 @@ from headwater_operator.observation import Observed
 from headwater_operator.reporting import Report, is_due, rounded, status_of
 from headwater_wire.v1 import control_pb2 as pb
 from tests.operator.test_layout import fresh, topology
+from tests.operator.test_observation import HOSTS, going
 from tests.operator.views import member, observed, pod, root
 
 NOW = "2026-01-01T00:00:00Z"
@@ -111,6 +112,7 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         ({"rolled_back": "it did not come", "kept": 2}, "Degraded", ("True", "RolledBack")),
         ({"absent": frozenset({"factory-l1-0"})}, "Degraded", ("True", "MachinesLost")),
         ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
+        ({"hindrance": "it is shared"}, "Degraded", ("True", "NoFailover")),
         ({"differing": ("it cannot shrink",), "refused": ("q",)}, "Degraded", ("True", "ClaimDiffers")),
         ({"paused": True}, "Progressing", ("False", "Paused")),
         ({"suspended": True}, "Progressing", ("True", "Suspending")),
@@ -154,6 +156,17 @@ def test_a_root_on_a_machine_that_is_lost_comes_with_a_command() -> None:
     degraded = next(c for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Degraded")
     assert degraded["reason"] == "RootNodeLost"
     assert "kubectl delete pod factory-root-0 --namespace plant --force" in degraded["message"]
+
+
+def test_a_root_that_was_evicted_from_a_lost_machine_still_comes_with_a_command() -> None:
+    found = layout()
+    pods = [going(pod("factory-root", role="root", ready=False, machine="lost"))]
+    report = Report("plant", "factory", 3, 100, seen(found, pods=pods), found)
+    report = replace(report, absent=report.observed.absent(HOSTS), hindrance="the claim is shared")
+    degraded = next(c for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Degraded")
+    assert degraded["reason"] == "RootNodeLost"
+    assert degraded["message"].startswith("failover is auto, but the claim is shared; the root is on lost")
+    assert "kubectl delete pod factory-root-0" in degraded["message"]
 
 
 def test_sinks_and_windows_that_wait_are_told() -> None:

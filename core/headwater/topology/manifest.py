@@ -48,6 +48,7 @@ from headwater.topology.tree import (
     DeletionPolicy,
     Engine,
     Expose,
+    Failover,
     Ingest,
     Limits,
     NodeClass,
@@ -328,15 +329,27 @@ def _root(section: Section | None) -> RootSpec:
             section.wrong("spark", "stands beside engine embedded", "drop spark, or make the engine spark")
     storage = _storage(section.section("storage"))
     sinks = read_sinks(section)
+    auto = section.choice("failover", get_args(Failover), "manual") == "auto"
     section.done()
-    found = RootSpec(engine, executors, storage, sinks)
-    if executors and storage.claim is None and found.access_mode == "ReadWriteOncePod":
+    if auto and executors:
+        section.wrong(
+            "failover",
+            "is auto, for which the volume has to be mounted by one pod alone, and executors mount it too",
+            "make it manual, or make spark.executors 0",
+        )
+    if auto and storage.access_mode not in (None, "ReadWriteOncePod"):
+        section.wrong(
+            "storage.accessMode",
+            f"is {storage.access_mode} beside failover auto, which needs ReadWriteOncePod",
+            "drop accessMode, or make failover manual",
+        )
+    elif executors and storage.access_mode == "ReadWriteOncePod":
         section.wrong(
             "storage.accessMode",
             "is ReadWriteOncePod, so that no executor could mount the checkpoint",
             "give ReadWriteOnce or ReadWriteMany, or make spark.executors 0",
         )
-    return found
+    return RootSpec(engine, executors, storage, sinks, "auto" if auto else "manual")
 
 
 def _storage(section: Section | None) -> Storage:

@@ -28,6 +28,7 @@ Expose = Literal["clusterIP", "nodePort", "hostPort", "loadBalancer"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Engine = Literal["spark", "embedded"]
 DeletionPolicy = Literal["Retain", "Delete"]
+Failover = Literal["manual", "auto"]
 AccessMode = Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]
 SinkType = Literal["console", "jsonlines", "parquet", "postgres", "webhook"]
 # Labels of a node that must all be there, sorted by name.
@@ -175,11 +176,14 @@ class RootSpec:
     executors: int = 0
     storage: Storage = Storage()
     sinks: tuple[Sink, ...] = ()
+    # Who has it made elsewhere when its machine is lost: a person, or the operator.
+    failover: Failover = "manual"
 
     @property
     def access_mode(self) -> AccessMode:
         """Of the claim that is made for it."""
-        return self.storage.access_mode or "ReadWriteOnce"
+        needed: AccessMode = "ReadWriteOncePod" if self.failover == "auto" else "ReadWriteOnce"
+        return self.storage.access_mode or needed
 
 
 @dataclass(frozen=True, slots=True)

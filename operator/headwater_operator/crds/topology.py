@@ -34,6 +34,7 @@ from headwater.topology.tree import (
     DeletionPolicy,
     Engine,
     Expose,
+    Failover,
 )
 from headwater_operator.crds import cel, query
 from headwater_operator.crds.fields import (
@@ -55,8 +56,9 @@ from headwater_operator.crds.fields import (
 from headwater_operator.crds.placement import placement
 from headwater_operator.crds.sinks import sinks
 
-# Whether a root has executors.
+# Whether a root has executors, and whether the operator has it made elsewhere.
 _EXECUTORS = "has(self.spark) && has(self.spark.executors) && self.spark.executors > 0"
+_AUTO = "has(self.failover) && self.failover == 'auto'"
 
 
 def spec() -> Schema:
@@ -247,6 +249,11 @@ def _root() -> Schema:
                 },
             ),
             "storage": _storage(),
+            "failover": choice(
+                "Who has it made elsewhere when its machine is lost. manual: a person (default). auto: the "
+                "operator, where its claim is ReadWriteOncePod.",
+                get_args(Failover),
+            ),
             "sinks": sinks(),
         },
         ("engine",),
@@ -260,6 +267,19 @@ def _root() -> Schema:
             "self.storage.accessMode != 'ReadWriteOncePod'",
             "has accessMode ReadWriteOncePod, so that no executor could mount the checkpoint; "
             "give ReadWriteOnce or ReadWriteMany, or make spark.executors 0",
+            ".storage",
+        ),
+        Rule(
+            f"!({_AUTO}) || !({_EXECUTORS})",
+            "is auto, for which the volume has to be mounted by one pod alone, and executors mount it too; "
+            "make it manual, or make spark.executors 0",
+            ".failover",
+        ),
+        Rule(
+            f"!({_AUTO}) || !has(self.storage) || !has(self.storage.accessMode) || "
+            "self.storage.accessMode == 'ReadWriteOncePod'",
+            "has an accessMode beside failover auto, which needs ReadWriteOncePod; drop accessMode, or make "
+            "failover manual",
             ".storage",
         ),
     )
