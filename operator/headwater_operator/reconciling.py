@@ -441,7 +441,8 @@ class _Look:
     def _told(self, report: Report, chosen: Chosen) -> None:
         asked = chosen.asked if chosen.planned is None else chosen.planned.asked
         self._of.telling.tell(self._document, report, self._memory.told, self._now)
-        self._of.telling.tell_queries(report, asked, self._memory.refused)
+        memory = self._memory
+        self._of.telling.tell_queries(report, asked, memory.refused, memory.told, self._now)
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._of.cluster.event(self._document, reason, message, warning=warning)

@@ -80,7 +80,7 @@ class ListQueriesRequest(_message.Message):
     def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListedQuery(_message.Message):
-    __slots__ = ("id", "incarnation", "document", "state", "version", "since", "until", "central", "windows")
+    __slots__ = ("id", "incarnation", "document", "state", "version", "since", "until", "central", "windows", "group", "lane", "lag")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[ListedQuery.State]
@@ -100,6 +100,9 @@ class ListedQuery(_message.Message):
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     CENTRAL_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
     id: str
     incarnation: int
     document: str
@@ -109,7 +112,10 @@ class ListedQuery(_message.Message):
     until: int
     central: str
     windows: int
-    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ..., document: _Optional[str] = ..., state: _Optional[_Union[ListedQuery.State, str]] = ..., version: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., central: _Optional[str] = ..., windows: _Optional[int] = ...) -> None: ...
+    group: int
+    lane: int
+    lag: int
+    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ..., document: _Optional[str] = ..., state: _Optional[_Union[ListedQuery.State, str]] = ..., version: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., central: _Optional[str] = ..., windows: _Optional[int] = ..., group: _Optional[int] = ..., lane: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class ListQueriesReply(_message.Message):
     __slots__ = ("queries", "next", "version")
