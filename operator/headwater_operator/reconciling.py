@@ -144,6 +144,7 @@ class _Look:
             suspended=chosen.planned is not None and chosen.planned.topology.suspend,
             paused=self._annotations.get(names.PAUSE, "false").lower() not in ("", "false"),
             rate=measured.rate,
+            demand=0.0 if chosen.planned is None else chosen.planned.topology.rate * chosen.planned.factor,
             good=self._kept.generation,
         )
         return self._acted(report, chosen)
@@ -166,7 +167,8 @@ class _Look:
         report = self._rolled_out(report, planned, planned.layout)
         self._told(report, chosen)
         if report.settled:
-            return LATER
+            # Nobody tells when the root has found a child for a source.
+            return PODS if report.unassigned else LATER
         return SOON if report.asks else PODS
 
     # What is asked for

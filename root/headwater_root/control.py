@@ -382,7 +382,14 @@ class Control(control_pb2_grpc.ControlServicer):
             windows=sum(self._windows.values()),
             refused=self._machine.refused,
             quarantined=len(self._machine.quarantined),
+            unassigned=sum(map(self._is_unassigned, engine.sources.values())),
         )
+
+    def _is_unassigned(self, source: Source) -> bool:
+        if source.idle or source.retired:
+            return False
+        child = self._machine.members.assigned(SourceId.of(source.name).name)
+        return child is None or not self._machine.members.is_live(child)
 
     def _source(self, source: Source) -> pb.SourceStatus:
         id, account = SourceId.of(source.name), self._machine.engine.account(source.name)

@@ -124,6 +124,32 @@ def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expec
     assert told(replace(settled(), **change))[kind] == expected
 
 
+def test_a_source_without_a_child_is_in_the_way_and_one_that_has_not_come_is_not() -> None:
+    report = settled(demand=50.0)
+    assert report.observed.root is not None
+    # 3 of 100 have come, and 2 of these are gone again.
+    report.observed.root.totals.sources, report.observed.root.totals.idle = 3, 2
+    assert told(report)["Ready"] == ("True", "Committing")
+    report.observed.root.totals.unassigned = 1
+    assert report.settled
+    assert told(report)["Ready"] == ("False", "SourcesNotAssigned")
+
+
+def test_where_there_is_no_room_for_all_that_are_expected_it_is_not_ready() -> None:
+    """A machine is lost, and its pods still say that they are ready: the root has been told to give their
+    children no sources, and the others do not take all of them."""
+    report = settled(demand=50.0)
+    lost = next(node.id for node in report.nodes if node.role == "child")
+    around = replace(report, absent=frozenset({lost}))
+    assert not around.waiting
+    assert told(around)["Ready"] == ("False", "SourcesNotAssigned")
+    assert "take 40 items a second, and 50 are expected" in around.unassigned
+    # An intermediate reads no sources, and where there is room enough nothing is in the way.
+    above = next(node.id for node in report.nodes if node.role == "intermediate")
+    assert told(replace(report, absent=frozenset({above})))["Ready"][0] == "True"
+    assert told(replace(around, demand=40.0))["Ready"][0] == "True"
+
+
 def test_a_root_that_does_not_answer() -> None:
     found = layout()
     report = Report("plant", "factory", 1, 100, seen(found), found, unreachable="UNAVAILABLE: no route")

@@ -208,7 +208,7 @@ class NodeStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ..., parent: _Optional[str] = ..., planned: _Optional[bool] = ..., planned_parent: _Optional[str] = ..., capacity: _Optional[float] = ..., load: _Optional[float] = ...) -> None: ...
 
 class Totals(_message.Message):
-    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined")
+    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined", "unassigned")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +219,7 @@ class Totals(_message.Message):
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     sources: int
     idle: int
     retired: int
@@ -229,7 +230,8 @@ class Totals(_message.Message):
     windows: int
     refused: int
     quarantined: int
-    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ..., quarantined: _Optional[int] = ...) -> None: ...
+    unassigned: int
+    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ..., quarantined: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
 
 class DegradedQuery(_message.Message):
     __slots__ = ("query", "reason", "waiting", "sources")
