@@ -247,8 +247,10 @@ class _Look:
         if asked.failover != "auto":
             return report
         name = failover.claim_name(self._owner.name, asked)
-        found = self._of.cluster.get(kinds.CLAIM, self._owner.namespace, name)
-        claim = None if found is None else claims.claim_of(found)
+        claim = claims.found(observed.objects, name)
+        if claim is None and asked.storage.claim is not None:
+            found = self._of.cluster.get(kinds.CLAIM, self._owner.namespace, name)
+            claim = None if found is None else claims.claim_of(found)
         if claim is None and asked.storage.claim is None and pod is None:
             # It is about to be made.
             return report

@@ -97,7 +97,8 @@ def _exposed() -> list[Manifest]:
             {"type": "postgres", "secretRef": "db.main"},
             {"type": "webhook", "url": "https://example.org", "secretRef": "hook"},
         ],
-        spec__root__storage={"deletionPolicy": "Delete"},
+        spec__root__storage={"deletionPolicy": "Delete", "size": "50Gi", "storageClass": "fast-ssd"},
+        spec__root__failover="auto",
     )
     advertised = {"exposed-l1-0": "203.0.113.7:7070"}
     tree = nodes("exposed", 2, 1)
