@@ -267,6 +267,29 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         "spec.root.storage.deletionPolicy",
         "Retain, Delete",
     )
+    for volume, field, told in [
+        *(({"size": size}, "size", "such as 10Gi") for size in ("10", "0Gi", "1.5Gi", "10GiB", "1000000Gi")),
+        ({"size": 10}, "size", "give a string"),
+        ({"storageClass": "Fast SSD"}, "storageClass", "a-z"),
+        ({"accessMode": "ReadOnlyMany"}, "accessMode", "ReadWriteOnce, ReadWriteOncePod, ReadWriteMany"),
+        ({"claim": "mine", "size": "10Gi"}, "size", "beside claim"),
+        ({"claim": "mine", "storageClass": "fast"}, "storageClass", "beside claim"),
+        ({"claim": "mine", "accessMode": "ReadWriteOnce"}, "accessMode", "drop accessMode"),
+    ]:
+        yield small(spec__root__storage=volume), f"spec.root.storage.{field}", told
+    executors = {"engine": "spark", "spark": {"executors": 1}}
+    yield (
+        small(spec__root={**executors, "storage": {"accessMode": "ReadWriteOncePod"}}),
+        "spec.root.storage.accessMode",
+        "no executor could mount",
+    )
+    yield small(spec__root__failover="always"), "spec.root.failover", "manual, auto"
+    yield small(spec__root={**executors, "failover": "auto"}), "spec.root.failover", "executors mount it too"
+    yield (
+        small(spec__root__failover="auto", spec__root__storage={"accessMode": "ReadWriteOnce"}),
+        "spec.root.storage.accessMode",
+        "beside failover auto",
+    )
     for sink, field, told in [
         ({}, "type", "is missing"),
         ({"type": "kafka"}, "type", "console, jsonlines"),
@@ -527,6 +550,17 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"archive {archive['path']}", small(spec__archive=archive)
     yield "executors", small(spec__root={"engine": "spark", "spark": {"executors": 1_000}})
     yield "storage", small(spec__root__storage={"claim": "a.b-c", "deletionPolicy": "Delete"})
+    for volume in (
+        {"size": "10Gi", "storageClass": "fast-ssd", "accessMode": "ReadWriteOncePod"},
+        {"size": "999999T", "deletionPolicy": "Delete"},
+        {"storageClass": "rook.ceph-1", "accessMode": "ReadWriteOnce"},
+    ):
+        yield f"storage {volume}"[:60], small(spec__root__storage=volume)
+    shared = {"engine": "spark", "spark": {"executors": 2}, "storage": {"accessMode": "ReadWriteMany"}}
+    yield "storage for executors", small(spec__root=shared)
+    for volume in ({"accessMode": "ReadWriteOncePod"}, {"claim": "mine"}, {"size": "5Gi"}):
+        yield f"failover with {volume}", small(spec__root__failover="auto", spec__root__storage=volume)
+    yield "failover by hand", small(spec__root={**shared, "failover": "manual"})
     for sink in (
         {"type": "console"},
         {"type": "jsonlines", "path": "a..b/..c/d.."},

@@ -115,6 +115,9 @@ def plain(told: pb.ListedQuery) -> dict[str, Any]:
         "until": _or_none(told, "until"),
         "central": told.central or None,
         "windows": told.windows,
+        "group": _or_none(told, "group"),
+        "lane": told.lane,
+        "lag": _or_none(told, "lag"),
         "query": json.loads(told.document),
     }
 

@@ -13,7 +13,7 @@ from headwater_operator import kinds, names
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.errors import Forbidden
 from headwater_operator.kinds import Kind
-from headwater_operator.observation import Observed, pods_of
+from headwater_operator.observation import Observed, Pod, pods_of
 from headwater_operator.rootclient import Material, RootClient, RootUnreachable, connected
 from headwater_wire.v1 import control_pb2 as pb
 
@@ -95,6 +95,16 @@ class Lookout:
                 return client.status(), ""
         except RootUnreachable as error:
             return None, str(error)
+
+    def answers(self, observed: Observed, pod: Pod, namespace: str, topology: str) -> bool:
+        """Whether a root is alive in a pod that Kubernetes takes for lost."""
+        seen = replace(observed, pods={names.root(topology): (replace(pod, going=False),)})
+        try:
+            with self.root(seen, namespace, topology) as client:
+                client.status()
+        except RootUnreachable:
+            return False
+        return True
 
     def root(self, observed: Observed, namespace: str, topology: str) -> AbstractContextManager[RootClient]:
         """The root, to be entered."""

@@ -27,6 +27,8 @@ class Metrics(Collector):
         self._seconds = self._histogram("reconcile_seconds", "How long a topology was worked on.")
         self._lag = self._histogram("lag_seconds", "From an event to when its topology was looked at.")
         labels = ["namespace", "topology"]
+        said = "Roots whose pods were taken off machines that are lost, to be made elsewhere."
+        self._failovers = self._counter("root_failovers", said, labels)
         self._nodes = self._gauge("planned_nodes", "Nodes that are planned for a topology.", labels)
         self._width = self._gauge(
             "planned_width", "Nodes of each layer of the plan; 1 is the children's.", [*labels, "layer"]
@@ -50,6 +52,10 @@ class Metrics(Collector):
 
     def heard(self, resource: str) -> None:
         self._events.labels(resource).inc()
+
+    def failed_over(self, namespace: str, topology: str) -> None:
+        """A root is made elsewhere."""
+        self._failovers.labels(namespace, topology).inc()
 
     def watches_restarted(self) -> None:
         self._watches.inc()

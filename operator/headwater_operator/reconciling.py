@@ -17,7 +17,8 @@ from typing import Any
 from headwater.durations import SECOND
 from headwater.errors import InvalidPlan
 from headwater.topology import Topology, topology_of
-from headwater_operator import kinds, leaving, names
+from headwater.topology.tree import RootSpec
+from headwater_operator import claims, failover, kinds, leaving, names
 from headwater_operator.asking import asked_of
 from headwater_operator.certifying import certified
 from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
@@ -30,7 +31,7 @@ from headwater_operator.lookout import Lookout
 from headwater_operator.measuring import Measured
 from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
-from headwater_operator.observation import OUTSIDE, Observed
+from headwater_operator.observation import OUTSIDE, Observed, Pod
 from headwater_operator.rendering import Images, Owner, parties, render
 from headwater_operator.reporting import Report
 from headwater_operator.rollout import in_turn, workloads
@@ -60,6 +61,8 @@ class Memory:
     digest: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
+    # The pod of a root on a machine that is lost, and since when.
+    lost: tuple[str, float] | None = None
 
 
 class Reconciler:
@@ -141,6 +144,7 @@ class _Look:
             suspended=chosen.planned is not None and chosen.planned.topology.suspend,
             paused=self._annotations.get(names.PAUSE, "false").lower() not in ("", "false"),
             rate=measured.rate,
+            demand=0.0 if chosen.planned is None else chosen.planned.topology.rate * chosen.planned.factor,
             good=self._kept.generation,
         )
         return self._acted(report, chosen)
@@ -163,7 +167,8 @@ class _Look:
         report = self._rolled_out(report, planned, planned.layout)
         self._told(report, chosen)
         if report.settled:
-            return LATER
+            # Nobody tells when the root has found a child for a source.
+            return PODS if report.unassigned else LATER
         return SOON if report.asks else PODS
 
     # What is asked for
@@ -218,6 +223,9 @@ class _Look:
     def _rolled_out(self, report: Report, planned: Planned, layout: Layout) -> Report:
         observed = report.observed
         absent = observed.absent(self._hosts)
+        report = self._failed_over(report, planned.topology.root)
+        if failover.lost(observed, self._owner.name, self._hosts) is not None:
+            absent |= {names.root(self._owner.name)}
         waits = leaving.held_up(layout.nodes, observed)
         going = self._going(layout, observed, planned.topology, waiting=bool(waits))
         # Nobody is sent away before whoever comes in their place is there.
@@ -229,6 +237,43 @@ class _Look:
         self._of.metrics.planned(self._owner.namespace, self._owner.name, report.widths)
         self._keep(report, planned)
         return report
+
+    def _failed_over(self, report: Report, asked: RootSpec) -> Report:
+        """Take the root's pod off a machine that has been lost for a while, if it may be; or say why not."""
+        observed, memory = report.observed, self._memory
+        pod = failover.lost(observed, self._owner.name, self._hosts)
+        if pod is None or memory.lost is None or memory.lost[0] != pod.uid:
+            memory.lost = None if pod is None else (pod.uid, self._now)
+        if asked.failover != "auto":
+            return report
+        name = failover.claim_name(self._owner.name, asked)
+        claim = claims.found(observed.objects, name)
+        if claim is None and asked.storage.claim is not None:
+            found = self._of.cluster.get(kinds.CLAIM, self._owner.namespace, name)
+            claim = None if found is None else claims.claim_of(found)
+        if claim is None and asked.storage.claim is None and pod is None:
+            # It is about to be made.
+            return report
+        why = failover.hindrance(name, claim, self._hosts)
+        if not why and pod is not None and memory.lost is not None:
+            if self._now - memory.lost[1] < failover.GRACE:
+                why = f"it is made elsewhere only when that has lasted {failover.GRACE:g} s"
+            elif self._of.lookout.answers(observed, pod, self._owner.namespace, self._owner.name):
+                why = "it still answers there, and there must never be two: it is left alone"
+            else:
+                self._force(pod, name)
+        return replace(report, hindrance=why)
+
+    def _force(self, pod: Pod, claim: str) -> None:
+        if not self._of.cluster.delete(kinds.POD, self._owner.namespace, pod.name, uid=pod.uid, grace=0):
+            return
+        said = (
+            f"{pod.name} was on {pod.machine}, which has been lost for {failover.GRACE:g} s or more: it is "
+        )
+        said += f"taken off by force, and made elsewhere with the claim {claim} ({failover.NEEDED})"
+        self._event("RootFailover", said, warning=True)
+        log.warning("a root is made elsewhere", extra={**self._who, "machine": pod.machine, "pod": pod.name})
+        self._of.metrics.failed_over(self._owner.namespace, self._owner.name)
 
     def _going(
         self, layout: Layout, observed: Observed, topology: Topology, *, waiting: bool
@@ -332,6 +377,10 @@ class _Look:
                 for each in wanted
                 if each["kind"] != "Deployment" or each["metadata"]["name"] not in unknown
             ]
+        held = claims.found(observed.objects, names.claim(self._owner.name))
+        wanted = [
+            claims.fitted(each, held) if each["kind"] == "PersistentVolumeClaim" else each for each in wanted
+        ]
         wanted.append(manifest_of(self._owner, self._kept))
         seen = self._of.lookout.with_taken(observed, self._owner.namespace, wanted)
         actions = compare(self._owner, wanted, seen.objects)
@@ -346,6 +395,7 @@ class _Look:
             changing=sorted(observed.outdated | workloads(now_due)),
             later=tuple(later),
             failed=words(failed) if failed else "",
+            differing=claims.differences(topology.root, held),
         )
 
     def _devices(self, topology: Topology) -> bytes | None:
@@ -396,7 +446,8 @@ class _Look:
     def _told(self, report: Report, chosen: Chosen) -> None:
         asked = chosen.asked if chosen.planned is None else chosen.planned.asked
         self._of.telling.tell(self._document, report, self._memory.told, self._now)
-        self._of.telling.tell_queries(report, asked, self._memory.refused)
+        memory = self._memory
+        self._of.telling.tell_queries(report, asked, memory.refused, memory.told, self._now)
 
     def _event(self, reason: str, message: str, *, warning: bool = False) -> None:
         self._of.cluster.event(self._document, reason, message, warning=warning)

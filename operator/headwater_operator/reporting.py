@@ -25,6 +25,8 @@ WORST, MESSAGE = 10, 4_096
 LIVE = ("sources", "rate", "lag")
 # Seconds from one writing of live numbers to the next.
 SPACING = 30.0
+# Sums of rates that are equal may differ by so much.
+SLACK = 1e-6
 # Exit codes of the root: executors do not see its checkpoint; it cannot start as it is, or has halted.
 NOT_SHARED, HALTED = 6, (2, 4)
 
@@ -58,7 +60,13 @@ class Report:
     changing: Sequence[str] = ()
     later: Sequence[str] = ()
     refused: Sequence[str] = ()
+    # What is asked for of the root's claim and cannot be had.
+    differing: Sequence[str] = ()
+    # Of a root that is to be made elsewhere by itself: why it is not, or would not be.
+    hindrance: str = ""
     rate: float | None = None
+    # Items a second of all sources that are expected, as they are planned for.
+    demand: float = 0.0
     # Of the last spec that was rolled out.
     good: int = 0
 
@@ -101,6 +109,22 @@ class Report:
             return False
         registering = any(self._ready(node) for node in self.waiting)
         return not self.applied or bool(self.leaving) or registering
+
+    @property
+    def unassigned(self) -> str:
+        """Why not every source that is expected has a child to read it; empty: each has. Those that have not
+        come yet have one where there is room for them."""
+        root = self.observed.root
+        if root is not None and root.totals.unassigned:
+            return f"{root.totals.unassigned} sources have no child that is to read them"
+        # As the root was told: those that are absent read none.
+        room = sum(
+            node.capacity for node in self.nodes if node.role == "child" and node.id not in self.absent
+        )
+        if room < self.demand * (1 - SLACK):
+            said = f"the children that are there take {rounded(room):g} items a second, and "
+            return said + f"{rounded(self.demand):g} are expected"
+        return ""
 
     @property
     def resting(self) -> bool:
@@ -221,7 +245,10 @@ def _is_ready(report: Report) -> Told:
         return False, "NodesNotReady", f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready"
     if not report.applied:
         return False, "NotApplied", "the root has not been told of all queries and nodes yet"
-    return True, "Committing", "the root commits, and every node that is planned has registered"
+    if report.unassigned:
+        return False, "SourcesNotAssigned", report.unassigned
+    said = "the root commits, every node that is planned has registered, and every source has a child"
+    return True, "Committing", said
 
 
 def _degraded(report: Report) -> Told:
@@ -246,6 +273,11 @@ def _degraded(report: Report) -> Told:
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
+    if report.differing:
+        return True, "ClaimDiffers", "; ".join(report.differing)
+    if report.hindrance:
+        said = f"spec.root.failover is auto, but a root whose machine is lost would wait: {report.hindrance}"
+        return True, "NoFailover", said
     if report.refused:
         listed_ids = ", ".join(report.refused[:WORST])
         return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
@@ -255,13 +287,16 @@ def _degraded(report: Report) -> Told:
 def _halted(report: Report) -> Told | None:
     """Why the root cannot go on, if it cannot."""
     root = names.root(report.topology)
-    pod = report.observed.pod(root)
+    # On a machine that is lost it goes after five minutes, and stays so.
+    pod = next(iter(report.observed.pods.get(root, ())), None)
     if pod is None:
         return None
     if root in report.absent:
         command = f"kubectl delete pod {pod.name} --namespace {report.namespace} --force --grace-period=0"
         said = f"the root is on {pod.machine}, which is lost: bring it back; or, if it never comes back and "
         said += f"the volume can be had elsewhere, run: {command}"
+        if report.hindrance:
+            said = f"failover is auto, but {report.hindrance}; {said}"
         return True, "RootNodeLost", said
     if pod.code == NOT_SHARED:
         return True, "CheckpointNotShared", pod.why[1]

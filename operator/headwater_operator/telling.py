@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,10 +26,12 @@ _NEWS = ("Paused", "Suspended", "Draining")
 
 @dataclass(slots=True)
 class Told:
-    """What was told of one topology last: when, by the clock that never goes back, and the widths."""
+    """What was told of one topology last: when, by the clock that never goes back, and the widths; and when
+    of its queries."""
 
     at: float = float("-inf")
     widths: str = ""
+    queries: queryreports.Written = field(default_factory=queryreports.Written)
 
 
 class Telling:
@@ -62,7 +64,9 @@ class Telling:
             warning = not good and reason not in _USUAL and kind != "Progressing"
             self._cluster.event(document, reason, each["message"], warning=warning)
 
-    def tell_queries(self, report: Report, asked: Asked, refused: Mapping[str, str]) -> None:
+    def tell_queries(
+        self, report: Report, asked: Asked, refused: Mapping[str, str], told: Told, at: float
+    ) -> None:
         """Of queries that are objects; `refused` are those that the root has not taken, by id."""
         now = _stamp()
         for document, problems in asked.refused.values():
@@ -78,11 +82,15 @@ class Telling:
             extra = {"namespace": report.namespace, "topology": report.topology, "problem": str(error)}
             log.warning("queries are not known", extra=extra)
             return
+        statuses = {}
         for name, document in asked.taken.items():
             if name in refused:
-                self._set(document, queryreports.rejected(document, refused[name], now))
+                status = queryreports.rejected(document, refused[name], now)
             else:
-                self._set(document, queryreports.taken(document, found.get(name), now))
+                status = queryreports.taken(document, found.get(name), now)
+            statuses[name] = document.get("status") or {}, status
+        for name in told.queries.due(statuses, at):
+            self._set(asked.taken[name], statuses[name][1])
 
     def orphans(self, namespace: str, topology: str) -> None:
         """Queries of a topology that is gone."""

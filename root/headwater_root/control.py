@@ -237,8 +237,9 @@ class Control(control_pb2_grpc.ControlServicer):
         reply = pb.ListQueriesReply(version=self._machine.engine.version)
         limit, size = min(request.limit or QUERIES_PAGE, QUERIES_PAGE), 0
         place = request.after
+        groups = self._groups()
         for life in lives[place : place + limit]:
-            told = self._told(life)
+            told = self._told(life, groups.get(life.active.index))
             size += told.ByteSize()
             if size > REPLY_BYTES and reply.queries:
                 break
@@ -268,7 +269,18 @@ class Control(control_pb2_grpc.ControlServicer):
                 lives[active.index] = _Life(active, life.incarnation, life.version, change.at_once)
         return iter(lives)
 
-    def _told(self, life: _Life) -> pb.ListedQuery:
+    def _groups(self) -> dict[int, int]:
+        """Of each query that is there, or ends: the number of its group."""
+        groups = self._machine.engine.groups()
+        return {member.index: number for number, group in groups.items() for member in group.members}
+
+    def _lag(self) -> int | None:
+        engine = self._machine.engine
+        if engine.watermark is None or engine.largest == TS_MIN:
+            return None
+        return max(engine.largest - engine.watermark, 0)
+
+    def _told(self, life: _Life, group: int | None) -> pb.ListedQuery:
         active = life.active
         state, watermark = pb.ListedQuery.STATE_ACTIVE, self._machine.engine.watermark
         if active.end != TS_MAX:
@@ -284,6 +296,10 @@ class Control(control_pb2_grpc.ControlServicer):
             until=None if active.end == TS_MAX else active.end,
             central=cut(active.query.central or ""),
             windows=self._windows.get(active.index, 0),
+            group=None if state == pb.ListedQuery.STATE_ENDED else group,
+            # All of these are of the engine of lane 0.
+            lane=0,
+            lag=None if state == pb.ListedQuery.STATE_ENDED else self._lag(),
         )
 
     # Status
@@ -366,7 +382,14 @@ class Control(control_pb2_grpc.ControlServicer):
             windows=sum(self._windows.values()),
             refused=self._machine.refused,
             quarantined=len(self._machine.quarantined),
+            unassigned=sum(map(self._is_unassigned, engine.sources.values())),
         )
+
+    def _is_unassigned(self, source: Source) -> bool:
+        if source.idle or source.retired:
+            return False
+        child = self._machine.members.assigned(SourceId.of(source.name).name)
+        return child is None or not self._machine.members.is_live(child)
 
     def _source(self, source: Source) -> pb.SourceStatus:
         id, account = SourceId.of(source.name), self._machine.engine.account(source.name)

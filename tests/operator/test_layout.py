@@ -16,18 +16,17 @@ from headwater.planning.asked import plan_of
 from headwater.topology import Topology, topology_of
 from headwater_operator import names
 from headwater_operator.layout import HOSTNAME, Host, Layout, TreeNode, laid_out
+from headwater_operator.reporting import SLACK
 
 
-def topology(sources: int = 500, **more: Any) -> Topology:
+def topology(count: int = 500, **more: Any) -> Topology:
     return topology_of(
         {
             "apiVersion": "headwater.dev/v1alpha1",
             "kind": "AggregationTopology",
             "metadata": {"name": "factory"},
             "spec": {
-                "sources": [
-                    {"class": "s", "site": "hall", "expected": sources, "rate": 0.5, "lateness": "2s"}
-                ],
+                "sources": [{"class": "s", "site": "hall", "expected": count, "rate": 0.5, "lateness": "2s"}],
                 "node": {"ingestLimit": 20, "margin": 0},
                 "root": {"engine": "embedded"},
                 **more,
@@ -88,6 +87,29 @@ def test_the_tree_of_the_paper() -> None:
     assert_sound(layout)
     assert [node.id for node in layout.nodes][:2] == ["factory-l1-0", "factory-l1-1"]
     assert layout.nodes[0].capacity == 20
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 300), st.floats(0.01, 15.0)),
+        min_size=1,
+        max_size=4,
+    ),
+    st.floats(0.0, 0.3),
+    st.sampled_from([1.0, 1.5, 3.0]),
+)
+def test_there_is_room_for_every_source_that_is_expected(
+    classes: list[tuple[int, float]], margin: float, factor: float
+) -> None:
+    sources = [
+        {"class": f"c{n}", "site": "hall", "expected": expected, "rate": rate / 3, "lateness": "2s"}
+        for n, (expected, rate) in enumerate(classes)
+    ]
+    node, limits = {"ingestLimit": 60, "margin": margin}, {"maxNodes": 10_000}
+    asked = topology(sources=sources, node=node, limits=limits)
+    layout = laid_out(asked, None, (), {}, {}, factor)
+    room = sum(node.capacity for node in layout.nodes if node.role == "child")
+    assert room >= asked.rate * factor * (1 - SLACK)
 
 
 def test_the_same_again_is_the_same() -> None:

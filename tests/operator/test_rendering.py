@@ -97,7 +97,8 @@ def _exposed() -> list[Manifest]:
             {"type": "postgres", "secretRef": "db.main"},
             {"type": "webhook", "url": "https://example.org", "secretRef": "hook"},
         ],
-        spec__root__storage={"deletionPolicy": "Delete"},
+        spec__root__storage={"deletionPolicy": "Delete", "size": "50Gi", "storageClass": "fast-ssd"},
+        spec__root__failover="auto",
     )
     advertised = {"exposed-l1-0": "203.0.113.7:7070"}
     tree = nodes("exposed", 2, 1)
@@ -541,6 +542,23 @@ def test_the_program_of_the_root_is_that_of_its_engine() -> None:
     assert {"/data", "/tmp", "/etc/headwater/tls", str(Path(paths["--topology"]).parent)} <= mounts
 
 
+def test_the_volume_is_as_it_is_asked_for() -> None:
+    asked = {"size": "20Gi", "storageClass": "fast-ssd", "accessMode": "ReadWriteOncePod"}
+    for storage, expected in (
+        ({}, {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}}),
+        (
+            asked,
+            {
+                "accessModes": ["ReadWriteOncePod"],
+                "resources": {"requests": {"storage": "20Gi"}},
+                "storageClassName": "fast-ssd",
+            },
+        ),
+    ):
+        found = rendered(small(spec__root__storage=storage), [])
+        assert one(found, "PersistentVolumeClaim", "small-root")["spec"] == expected
+
+
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_the_volume_goes_with_the_topology_only_if_asked(policy: str) -> None:
     found = rendered(small(spec__root__storage={"deletionPolicy": policy}), [])
@@ -602,6 +620,7 @@ def test_executors_see_the_volume_of_the_root_where_it_sees_it() -> None:
     assert beside[0]["topologyKey"] == "kubernetes.io/hostname"
     assert beside[0]["labelSelector"]["matchLabels"] == {names.TOPOLOGY: "small", names.ROLE: "root"}
     assert template(claim="shared")["spec"]["affinity"].keys() == {"nodeAffinity"}
+    assert template(accessMode="ReadWriteMany")["spec"]["affinity"].keys() == {"nodeAffinity"}
 
 
 def test_a_suspended_topology_keeps_its_names_and_its_volume() -> None:

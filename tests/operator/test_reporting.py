@@ -14,6 +14,7 @@ from headwater_operator.observation import Observed
 from headwater_operator.reporting import Report, is_due, rounded, status_of
 from headwater_wire.v1 import control_pb2 as pb
 from tests.operator.test_layout import fresh, topology
+from tests.operator.test_observation import HOSTS, going
 from tests.operator.views import member, observed, pod, root
 
 NOW = "2026-01-01T00:00:00Z"
@@ -111,6 +112,8 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         ({"rolled_back": "it did not come", "kept": 2}, "Degraded", ("True", "RolledBack")),
         ({"absent": frozenset({"factory-l1-0"})}, "Degraded", ("True", "MachinesLost")),
         ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
+        ({"hindrance": "it is shared"}, "Degraded", ("True", "NoFailover")),
+        ({"differing": ("it cannot shrink",), "refused": ("q",)}, "Degraded", ("True", "ClaimDiffers")),
         ({"paused": True}, "Progressing", ("False", "Paused")),
         ({"suspended": True}, "Progressing", ("True", "Suspending")),
         ({"suspended": True}, "Ready", ("False", "Suspended")),
@@ -127,6 +130,32 @@ def test_what_is_begun_anew_has_not_arrived() -> None:
         assert not report.arrived
         assert told(report)["Progressing"] == ("True", "RollingOut")
         assert told(report)["Ready"] == ("True", "Committing")
+
+
+def test_a_source_without_a_child_is_in_the_way_and_one_that_has_not_come_is_not() -> None:
+    report = settled(demand=50.0)
+    assert report.observed.root is not None
+    # 3 of 100 have come, and 2 of these are gone again.
+    report.observed.root.totals.sources, report.observed.root.totals.idle = 3, 2
+    assert told(report)["Ready"] == ("True", "Committing")
+    report.observed.root.totals.unassigned = 1
+    assert report.settled
+    assert told(report)["Ready"] == ("False", "SourcesNotAssigned")
+
+
+def test_where_there_is_no_room_for_all_that_are_expected_it_is_not_ready() -> None:
+    """A machine is lost, and its pods still say that they are ready: the root has been told to give their
+    children no sources, and the others do not take all of them."""
+    report = settled(demand=50.0)
+    lost = next(node.id for node in report.nodes if node.role == "child")
+    around = replace(report, absent=frozenset({lost}))
+    assert not around.waiting
+    assert told(around)["Ready"] == ("False", "SourcesNotAssigned")
+    assert "take 40 items a second, and 50 are expected" in around.unassigned
+    # An intermediate reads no sources, and where there is room enough nothing is in the way.
+    above = next(node.id for node in report.nodes if node.role == "intermediate")
+    assert told(replace(report, absent=frozenset({above})))["Ready"][0] == "True"
+    assert told(replace(around, demand=40.0))["Ready"][0] == "True"
 
 
 def test_a_root_that_does_not_answer() -> None:
@@ -161,6 +190,17 @@ def test_a_root_on_a_machine_that_is_lost_comes_with_a_command() -> None:
     degraded = next(c for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Degraded")
     assert degraded["reason"] == "RootNodeLost"
     assert "kubectl delete pod factory-root-0 --namespace plant --force" in degraded["message"]
+
+
+def test_a_root_that_was_evicted_from_a_lost_machine_still_comes_with_a_command() -> None:
+    found = layout()
+    pods = [going(pod("factory-root", role="root", ready=False, machine="lost"))]
+    report = Report("plant", "factory", 3, 100, seen(found, pods=pods), found)
+    report = replace(report, absent=report.observed.absent(HOSTS), hindrance="the claim is shared")
+    degraded = next(c for c in status_of(report, {}, NOW)["conditions"] if c["type"] == "Degraded")
+    assert degraded["reason"] == "RootNodeLost"
+    assert degraded["message"].startswith("failover is auto, but the claim is shared; the root is on lost")
+    assert "kubectl delete pod factory-root-0" in degraded["message"]
 
 
 def test_sinks_and_windows_that_wait_are_told() -> None:

@@ -110,6 +110,34 @@ async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, pb.Pro
     return caught.value.code(), caught.value.details() or "", told
 
 
+def test_the_list_tells_who_shares_a_pass_and_how_far_behind_it_is(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        before = await at.stub.ListQueries(pb.ListQueriesRequest())
+        assert not any(each.HasField("lag") for each in before.queries)
+        at.admit()
+        at.push(1, 12, 25)
+        await at.add(Query("same", Sliding(10, 5), "max"))
+        await at.add(Query("keyed", Tumbling(10), "max", key_by="k"))
+        at.push(31, 46)
+        at.commit()
+        listed = await at.stub.ListQueries(pb.ListQueriesRequest())
+        groups = {each.id: each.group for each in listed.queries}
+        # What is cut into the same slices of the same events is one pass; keys, and orders, are others.
+        assert groups["same"] == groups["per-10"]
+        assert len({groups["per-10"], groups["n"], groups["keyed"]}) == 3
+        status = await at.stub.Status(pb.StatusRequest())
+        assert {each.lag for each in listed.queries} == {status.largest - status.watermark}
+        assert {each.lane for each in listed.queries} == {0}
+        await at.stub.RemoveQuery(pb.RemoveQueryRequest(id="same", at_once=True))
+        listed = await at.stub.ListQueries(pb.ListQueriesRequest())
+        (gone,) = (each for each in listed.queries if each.id == "same")
+        assert gone.state == pb.ListedQuery.STATE_ENDED
+        assert not gone.HasField("group")
+        assert not gone.HasField("lag")
+
+    on_a_root(tmp_path, scene)
+
+
 def test_a_query_comes_and_goes_and_the_list_tells_its_life(tmp_path: Path) -> None:
     async def scene(at: Reached) -> None:
         at.admit()

@@ -151,6 +151,36 @@ def test_a_tree_is_planned_widened_and_loses_nodes_and_every_window_is_right(tmp
         trees.assert_exact()
 
 
+def test_sources_whose_child_has_ended_are_told_until_they_have_another(tmp_path: Path) -> None:
+    def unassigned() -> int:
+        with trees.control() as client:
+            return client.status().totals.unassigned
+
+    async def run() -> None:
+        a, b = trees.follower("a"), trees.follower("b")
+        trees.plan(1, ("a", "root", 400.0), ("b", "root", 400.0))
+        await asyncio.to_thread(ready, a, b)
+        spools = {f"s{n}": trees.spool(f"s{n}") for n in range(SOURCES)}
+
+        async def spoken(via: Program) -> None:
+            """All devices come, are counted, and go."""
+            async with AsyncExitStack() as clients:
+                for name, spool in spools.items():
+                    trees.append(name, spool, 100)
+                    await counted(await clients.enter_async_context(trees.client(name, spool, at(via))))
+
+        await spoken(a)
+        # Of those that have not come nobody says anything; of those that are away, the child is known.
+        assert (trees.reads(), unassigned()) == ({"a": 3, "b": 3}, 0)
+        assert await asyncio.to_thread(a.end, signal.SIGTERM) == 0
+        await reached(lambda: unassigned() == 3, f"{unassigned()} have no child")
+        await spoken(b)
+        assert unassigned() == 0
+
+    with managed(tmp_path) as trees:
+        asyncio.run(run())
+
+
 def test_a_plan_is_judged_whole_and_an_older_one_refused(tmp_path: Path) -> None:
     def wrong(nodes: Sequence[tuple[str, str, float]], *words: str, generation: int = 4) -> None:
         with pytest.raises(RootRefuses) as caught:

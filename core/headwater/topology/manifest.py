@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
@@ -42,10 +43,12 @@ from headwater.topology.tree import (
     ROTATE,
     SCALE_DOWN_AFTER,
     START_TIMEOUT,
+    AccessMode,
     Archive,
     DeletionPolicy,
     Engine,
     Expose,
+    Failover,
     Ingest,
     Limits,
     NodeClass,
@@ -69,6 +72,10 @@ NODES_LIMIT = 10_000
 NODE_CLASSES_LIMIT = 64
 EXECUTORS_LIMIT = 1_000
 KEYS_LIMIT = 1_000_000_000
+# The size of a volume, as Kubernetes writes it; not without a unit, which would be bytes.
+VOLUME = re.compile(r"[1-9][0-9]{0,5}(Mi|Gi|Ti|M|G|T)")
+# What a claim of the user's own has already.
+OF_A_CLAIM = ("size", "storageClass", "accessMode")
 
 
 def topology_of(document: Mapping[str, Any], functions: Functions = no_functions) -> Topology:
@@ -320,13 +327,57 @@ def _root(section: Section | None) -> RootSpec:
         spark.done()
         if engine == "embedded":
             section.wrong("spark", "stands beside engine embedded", "drop spark, or make the engine spark")
-    storage = Storage()
-    volume = section.section("storage")
-    if volume is not None:
-        claim = volume.text("claim", subdomain, required=False) or None
-        policy = volume.choice("deletionPolicy", get_args(DeletionPolicy), "Retain")
-        storage = Storage(claim, "Delete" if policy == "Delete" else "Retain")
-        volume.done()
+    storage = _storage(section.section("storage"))
     sinks = read_sinks(section)
+    auto = section.choice("failover", get_args(Failover), "manual") == "auto"
     section.done()
-    return RootSpec(engine, executors, storage, sinks)
+    if auto and executors:
+        section.wrong(
+            "failover",
+            "is auto, for which the volume has to be mounted by one pod alone, and executors mount it too",
+            "make it manual, or make spark.executors 0",
+        )
+    if auto and storage.access_mode not in (None, "ReadWriteOncePod"):
+        section.wrong(
+            "storage.accessMode",
+            f"is {storage.access_mode} beside failover auto, which needs ReadWriteOncePod",
+            "drop accessMode, or make failover manual",
+        )
+    elif executors and storage.access_mode == "ReadWriteOncePod":
+        section.wrong(
+            "storage.accessMode",
+            "is ReadWriteOncePod, so that no executor could mount the checkpoint",
+            "give ReadWriteOnce or ReadWriteMany, or make spark.executors 0",
+        )
+    return RootSpec(engine, executors, storage, sinks, "auto" if auto else "manual")
+
+
+def _storage(section: Section | None) -> Storage:
+    if section is None:
+        return Storage()
+    claim = section.text("claim", subdomain, required=False) or None
+    policy = section.choice("deletionPolicy", get_args(DeletionPolicy), "Retain")
+    section.allow("accessMode")
+    mode = section.choice("accessMode", get_args(AccessMode)) if "accessMode" in section else None
+    found = Storage(
+        claim,
+        "Delete" if policy == "Delete" else "Retain",
+        section.text("size", _volume_problem, required=False) or None,
+        section.text("storageClass", subdomain, required=False) or None,
+        next((known for known in get_args(AccessMode) if known == mode), None),
+    )
+    section.done()
+    for field in OF_A_CLAIM if claim is not None else ():
+        if field in section:
+            section.wrong(
+                field,
+                "stands beside claim, which is made by you with one of its own",
+                f"drop {field}; or drop claim, and one is made",
+            )
+    return found
+
+
+def _volume_problem(given: str) -> Wrong | None:
+    if VOLUME.fullmatch(given):
+        return None
+    return f"is {shown(given)}", "give a whole number with Mi, Gi, Ti, M, G or T, such as 10Gi"

@@ -28,6 +28,8 @@ Expose = Literal["clusterIP", "nodePort", "hostPort", "loadBalancer"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Engine = Literal["spark", "embedded"]
 DeletionPolicy = Literal["Retain", "Delete"]
+Failover = Literal["manual", "auto"]
+AccessMode = Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]
 SinkType = Literal["console", "jsonlines", "parquet", "postgres", "webhook"]
 # Labels of a node that must all be there, sorted by name.
 Selector = tuple[tuple[str, str], ...]
@@ -156,10 +158,14 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """The root's volume; without `claim` one is made for it."""
+    """The root's volume; without `claim` one is made for it, of so many bytes (a quantity of Kubernetes) of a
+    class. What is None is not asked for: then it has the operator's size and the cluster's class."""
 
     claim: str | None = None
     deletion_policy: DeletionPolicy = "Retain"
+    size: str | None = None
+    storage_class: str | None = None
+    access_mode: AccessMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,14 @@ class RootSpec:
     executors: int = 0
     storage: Storage = Storage()
     sinks: tuple[Sink, ...] = ()
+    # Who has it made elsewhere when its machine is lost: a person, or the operator.
+    failover: Failover = "manual"
+
+    @property
+    def access_mode(self) -> AccessMode:
+        """Of the claim that is made for it."""
+        needed: AccessMode = "ReadWriteOncePod" if self.failover == "auto" else "ReadWriteOnce"
+        return self.storage.access_mode or needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,13 +60,13 @@ def of_query() -> Schema:
         {
             "observedGeneration": _generation(),
             "conditions": _conditions("Accepted, with the reason where it is not."),
-            "group": text("The queries with which it shares a pass.", LABEL_LIMIT),
+            "group": text("Queries with the same share one pass over the events.", LABEL_LIMIT),
             "lane": whole("The lane of the delivery in which it comes.", 0, _GENERATIONS),
             "computed": choice(
                 "distributed: by all nodes. central: by the root.", ("distributed", "central")
             ),
             "why": text("Why it is computed at the root."),
-            "lag": text("How far its results are behind the events.", LABEL_LIMIT),
+            "lag": text("How far what is final is behind the events.", LABEL_LIMIT),
         },
     )
 

@@ -10,8 +10,10 @@ from headwater.topology.manifest import (
     KEYS_LIMIT,
     NODE_CLASSES_LIMIT,
     NODES_LIMIT,
+    OF_A_CLAIM,
     SOURCE_CLASSES_LIMIT,
     SOURCES_LIMIT,
+    VOLUME,
 )
 from headwater.topology.queries import QUERIES_LIMIT
 from headwater.topology.sections import LABEL_LIMIT, SIZES
@@ -28,9 +30,11 @@ from headwater.topology.tree import (
     ROTATE,
     SCALE_DOWN_AFTER,
     START_TIMEOUT,
+    AccessMode,
     DeletionPolicy,
     Engine,
     Expose,
+    Failover,
 )
 from headwater_operator.crds import cel, query
 from headwater_operator.crds.fields import (
@@ -51,6 +55,10 @@ from headwater_operator.crds.fields import (
 )
 from headwater_operator.crds.placement import placement
 from headwater_operator.crds.sinks import sinks
+
+# Whether a root has executors, and whether the operator has it made elsewhere.
+_EXECUTORS = "has(self.spark) && has(self.spark.executors) && self.spark.executors > 0"
+_AUTO = "has(self.failover) && self.failover == 'auto'"
 
 
 def spec() -> Schema:
@@ -240,15 +248,11 @@ def _root() -> Schema:
                     )
                 },
             ),
-            "storage": mapping(
-                "The volume with the root's log, its snapshots and its results.",
-                {
-                    "claim": subdomain("The PersistentVolumeClaim; without one it is made."),
-                    "deletionPolicy": choice(
-                        "What becomes of the volume when the topology is deleted (default Retain).",
-                        get_args(DeletionPolicy),
-                    ),
-                },
+            "storage": _storage(),
+            "failover": choice(
+                "Who has it made elsewhere when its machine is lost. manual: a person (default). auto: the "
+                "operator, where its claim is ReadWriteOncePod.",
+                get_args(Failover),
             ),
             "sinks": sinks(),
         },
@@ -257,6 +261,60 @@ def _root() -> Schema:
             "!has(self.spark) || self.engine == 'spark'",
             "stands beside engine embedded; drop spark, or make the engine spark",
             ".spark",
+        ),
+        Rule(
+            f"!({_EXECUTORS}) || !has(self.storage) || !has(self.storage.accessMode) || "
+            "self.storage.accessMode != 'ReadWriteOncePod'",
+            "has accessMode ReadWriteOncePod, so that no executor could mount the checkpoint; "
+            "give ReadWriteOnce or ReadWriteMany, or make spark.executors 0",
+            ".storage",
+        ),
+        Rule(
+            f"!({_AUTO}) || !({_EXECUTORS})",
+            "is auto, for which the volume has to be mounted by one pod alone, and executors mount it too; "
+            "make it manual, or make spark.executors 0",
+            ".failover",
+        ),
+        Rule(
+            f"!({_AUTO}) || !has(self.storage) || !has(self.storage.accessMode) || "
+            "self.storage.accessMode == 'ReadWriteOncePod'",
+            "has an accessMode beside failover auto, which needs ReadWriteOncePod; drop accessMode, or make "
+            "failover manual",
+            ".storage",
+        ),
+    )
+
+
+def _storage() -> Schema:
+    return mapping(
+        "The volume with the root's log, its snapshots and its results.",
+        {
+            "claim": subdomain("The PersistentVolumeClaim; without one it is made."),
+            "deletionPolicy": choice(
+                "What becomes of the volume when the topology is deleted (default Retain).",
+                get_args(DeletionPolicy),
+            ),
+            "size": text(
+                "How large the claim is that is made (default 10Gi); larger later, never smaller.",
+                16,
+                f"^{VOLUME.pattern}$",
+            ),
+            "storageClass": subdomain(
+                "The StorageClass of the claim that is made (by default that of the cluster); for good."
+            ),
+            "accessMode": choice(
+                "How the claim that is made may be mounted (default ReadWriteOnce); for good.",
+                get_args(AccessMode),
+            ),
+        },
+        (),
+        *(
+            Rule(
+                f"!has(self.claim) || !has(self.{field})",
+                f"stands beside claim, which is made by you with one of its own; drop {field}, or drop claim",
+                f".{field}",
+            )
+            for field in OF_A_CLAIM
         ),
     )
 

@@ -45,9 +45,9 @@ def volume(owner: Owner) -> Volume:
 
 def of_the_root(topology: Topology, executor: Manifest | None) -> str:
     """A digest of what the root reads only when it starts. Sources, limits of nodes and queries are not among
-    it; and its volume stands in its pod."""
+    it; its volume stands in its pod, and when that is made elsewhere is the operator's."""
     root = asdict(topology.root)
-    del root["storage"]
+    del root["storage"], root["failover"]
     keys = topology.limits.keys_per_source
     read = {"root": root, "startTimeout": topology.start_timeout, "keysPerSource": keys}
     return digest({**read, "executor": executor})

@@ -71,8 +71,8 @@ def template(owner: Owner, topology: Topology, images: Images, data: Volume) -> 
     placement = topology.placement.root
     volumes = [pods.TMP, data]
     affinity = scheduling.affinity(placement) or {}
-    if topology.root.storage.claim is None:
-        # A claim of ours can be mounted on one machine alone.
+    if topology.root.storage.claim is None and topology.root.access_mode != "ReadWriteMany":
+        # It can be mounted on one machine alone.
         affinity = scheduling.beside(affinity, of_topology(owner, role=names.ROOT))
     optional = {
         "affinity": affinity,

@@ -64,8 +64,9 @@ def claim(owner: Owner, topology: Topology) -> Manifest | None:
         _labels(),
         owned=storage.deletion_policy == "Delete",
         spec={
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": VOLUME_SIZE}},
+            "accessModes": [topology.root.access_mode],
+            "resources": {"requests": {"storage": storage.size or VOLUME_SIZE}},
+            **({} if storage.storage_class is None else {"storageClassName": storage.storage_class}),
         },
     )
 

@@ -80,7 +80,7 @@ class ListQueriesRequest(_message.Message):
     def __init__(self, after: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ListedQuery(_message.Message):
-    __slots__ = ("id", "incarnation", "document", "state", "version", "since", "until", "central", "windows")
+    __slots__ = ("id", "incarnation", "document", "state", "version", "since", "until", "central", "windows", "group", "lane", "lag")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[ListedQuery.State]
@@ -100,6 +100,9 @@ class ListedQuery(_message.Message):
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     CENTRAL_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
     id: str
     incarnation: int
     document: str
@@ -109,7 +112,10 @@ class ListedQuery(_message.Message):
     until: int
     central: str
     windows: int
-    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ..., document: _Optional[str] = ..., state: _Optional[_Union[ListedQuery.State, str]] = ..., version: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., central: _Optional[str] = ..., windows: _Optional[int] = ...) -> None: ...
+    group: int
+    lane: int
+    lag: int
+    def __init__(self, id: _Optional[str] = ..., incarnation: _Optional[int] = ..., document: _Optional[str] = ..., state: _Optional[_Union[ListedQuery.State, str]] = ..., version: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., central: _Optional[str] = ..., windows: _Optional[int] = ..., group: _Optional[int] = ..., lane: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class ListQueriesReply(_message.Message):
     __slots__ = ("queries", "next", "version")
@@ -202,7 +208,7 @@ class NodeStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ..., parent: _Optional[str] = ..., planned: _Optional[bool] = ..., planned_parent: _Optional[str] = ..., capacity: _Optional[float] = ..., load: _Optional[float] = ...) -> None: ...
 
 class Totals(_message.Message):
-    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined")
+    __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined", "unassigned")
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +219,7 @@ class Totals(_message.Message):
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     sources: int
     idle: int
     retired: int
@@ -223,7 +230,8 @@ class Totals(_message.Message):
     windows: int
     refused: int
     quarantined: int
-    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ..., quarantined: _Optional[int] = ...) -> None: ...
+    unassigned: int
+    def __init__(self, sources: _Optional[int] = ..., idle: _Optional[int] = ..., retired: _Optional[int] = ..., accepted: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., windows: _Optional[int] = ..., refused: _Optional[int] = ..., quarantined: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
 
 class DegradedQuery(_message.Message):
     __slots__ = ("query", "reason", "waiting", "sources")
