@@ -13,7 +13,7 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak images e2e cluster cluster-down properties fuzz lock clean
+.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak images e2e cluster cluster-images cluster-down properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -78,6 +78,9 @@ e2e: $(READY) ## the tests on a real cluster: one of kind, made and removed at n
 
 cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/kind)
 	@$(PY) -m airgap_kind up $(ARGS)
+
+cluster-images: $(READY) ## build the images and load them onto that cluster (again after a change; then restart what runs them)
+	@tools/load-images $(ARGS)
 
 cluster-down: $(READY) ## remove the cluster; the engine and what was built stay
 	@$(PY) -m airgap_kind down $(ARGS)
