@@ -347,7 +347,7 @@ def _certificates() -> Schema:
         ("name",),
     )
     return mapping(
-        "Who issues the certificates of the tree; without it the operator does, by an authority for it alone.",
+        "Who issues the certificates of the tree; without it the operator does, by an authority of its own.",
         {"issuerRef": issuer},
         ("issuerRef",),
     )
