@@ -24,7 +24,7 @@ from headwater_operator.kinds import Kind
 ISSUER = Kind("cert-manager.io", "v1", "Issuer", "issuers")
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
 PARTIES = ("small-root-tls", "small-operator-tls", "small-l1-0-tls")
-SPEC = {"spec__node": {"ingestLimit": 500}}
+NODE = {"ingestLimit": 500}
 # Looks at what nobody watches are this far apart.
 PATIENCE = 60.0
 
@@ -91,7 +91,7 @@ def _post(spaces: Spaces, space: str, kind: Kind, name: str, spec: Mapping[str, 
 
 
 def _asks(spaces: Spaces, space: str, issuer: str = "plant-ca") -> None:
-    spaces.topology(space, **SPEC, spec__certificates={"issuerRef": {"name": issuer}})
+    spaces.topology(space, spec__node=NODE, spec__certificates={"issuerRef": {"name": issuer}})
 
 
 def _conditions(cluster: Cluster, space: str) -> dict[str, tuple[str, str]]:
@@ -192,7 +192,7 @@ def test_a_tree_has_its_certificates_from_an_issuer(
     assert after["tls.key"] != before["tls.key"], "each has a key of its own"
     spaces.topology(
         space,
-        **SPEC,
+        spec__node=NODE,
         spec__certificates={"issuerRef": {"name": "plant-ca"}},
         metadata__annotations={names.RESTART: "now"},
     )
@@ -248,7 +248,7 @@ def test_a_secret_of_somebody_else_is_not_overwritten(start: Start, spaces: Spac
 @pytest.mark.usefixtures("certifying")
 def test_without_the_right_nothing_is_changed(start: Start, spaces: Spaces, space: str) -> None:
     _issuer(spaces, space)
-    spaces.topology(space, **SPEC)
+    spaces.topology(space, spec__node=NODE)
     operator = start(())
     operator.until(lambda: _names(spaces.cluster, kinds.DEPLOYMENT, space))
     before = _files(spaces.cluster, space, "small-root-tls")
