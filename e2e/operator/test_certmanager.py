@@ -8,6 +8,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ from e2e.certmanager import program
 from e2e.operator.running import NODES, Operator, rights
 from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, rule
 from headwater_operator import access, kinds, names
-from headwater_operator.cluster import Cluster
+from headwater_operator.certificates import Authority, Pair, authority, signed_by
+from headwater_operator.cluster import Cluster, Document
+from headwater_operator.comparison import stamped
 from headwater_operator.kinds import Kind
+from headwater_operator.rendering import Material, Owner
+from headwater_operator.rendering.identities import certificates
 
 ISSUER = Kind("cert-manager.io", "v1", "Issuer", "issuers")
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
@@ -208,11 +213,11 @@ def test_a_tree_has_its_certificates_from_an_issuer(
 
 def _owned(cluster: Cluster, space: str, secret: str) -> bool:
     found = cluster.get(kinds.SECRET, space, secret)
-    topology = cluster.get(kinds.TOPOLOGY, space, "small")
+    certificate = cluster.get(kinds.CERTIFICATE, space, secret)
     assert found is not None
-    assert topology is not None
+    assert certificate is not None
     references = found["metadata"].get("ownerReferences") or ()
-    return [each["uid"] for each in references] == [topology["metadata"]["uid"]]
+    return [each["uid"] for each in references] == [certificate["metadata"]["uid"]]
 
 
 def _restarted(cluster: Cluster, space: str) -> bool:
@@ -259,3 +264,100 @@ def test_without_the_right_nothing_is_changed(start: Start, spaces: Spaces, spac
     assert "install the chart with certManager.rbac=true" in said
     assert _names(spaces.cluster, kinds.DEPLOYMENT, space) == {"small-l1-0"}
     assert _files(spaces.cluster, space, "small-root-tls") == before
+
+
+@pytest.mark.usefixtures("certifying")
+def test_a_tree_goes_over_to_an_issuer_and_back(start: Start, spaces: Spaces, space: str) -> None:
+    """There are no pods here: the test says of each workload that they are as it asks for."""
+    cluster = spaces.cluster
+    _issuer(spaces, space)
+    made = spaces.topology(space, spec__node=NODE, metadata__annotations={names.PAUSE: "true"})
+    # Its authority is one that pods have known for long.
+    old = authority("small", datetime.fromtimestamp(time.time(), UTC) - timedelta(hours=1))
+    owner = Owner(space, "small", made["metadata"]["uid"])
+    (secret,) = certificates(owner, (), (), Material(old, {}))
+    cluster.apply(stamped(secret))
+    spaces.topology(space, spec__node=NODE)
+    operator = start()
+    operator.until(lambda: _rolled(spaces, space))
+    held = {secret: _files(cluster, space, secret) for secret in PARTIES}
+    assert not _names(cluster, kinds.CERTIFICATE, space)
+
+    # Over: first the operator's, then pods, then everybody.
+    _asks(spaces, space)
+    operator.until(lambda: _mounting(cluster, space) == {"projected"}, PATIENCE)
+    assert _names(cluster, kinds.CERTIFICATE, space) == {"small-operator-tls"}
+    assert _files(cluster, space, "small-l1-0-tls") == held["small-l1-0-tls"]
+    assert _trusted(cluster, space) == 2
+    operator.until(lambda: _rolled(spaces, space) and _issued(cluster, space) == set(PARTIES), PATIENCE)
+    operator.until(lambda: _conditions(cluster, space)["Progressing"][0] != "Certifying", PATIENCE)
+    assert _conditions(cluster, space)["Degraded"][0] == "AsPlanned"
+    # Nobody may have them yet.
+    assert "small-ca" in _names(cluster, kinds.SECRET, space)
+    assert _trusted(cluster, space) == 2
+
+    # Back.
+    spaces.topology(space, spec__node=NODE)
+    operator.until(
+        lambda: (
+            _rolled(spaces, space)
+            and not _names(cluster, kinds.CERTIFICATE, space)
+            and cluster.get(kinds.CONFIG_MAP, space, "small-trust") is None
+        ),
+        PATIENCE,
+    )
+    operator.until(lambda: all(_by_itself(cluster, space, old, secret) for secret in PARTIES), PATIENCE)
+    assert _mounting(cluster, space) == {"secret"}
+    # Nobody writes to them any more.
+    after = {secret: _files(cluster, space, secret) for secret in PARTIES}
+    time.sleep(3)
+    assert {secret: _files(cluster, space, secret) for secret in PARTIES} == after
+
+
+def _workloads(cluster: Cluster, space: str) -> list[tuple[Kind, Document]]:
+    found = (kinds.DEPLOYMENT, kinds.STATEFUL_SET)
+    return [(kind, each) for kind in found for each in cluster.list(kind, space, names.selector("small"))]
+
+
+def _rolled(spaces: Spaces, space: str) -> bool:
+    """Say of all workloads that their pods are what they ask for; gives whether there are any."""
+    found = _workloads(spaces.cluster, space)
+    for kind, each in found:
+        counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}
+        status = {"observedGeneration": each["metadata"]["generation"], **counts}
+        if (each.get("status") or {}).get("observedGeneration") != status["observedGeneration"]:
+            path = kind.object(space, each["metadata"]["name"], "status")
+            spaces.patch(path, {"status": status})
+    return len(found) == 2
+
+
+def _mounting(cluster: Cluster, space: str) -> set[str]:
+    """From where pods have their certificates."""
+    return {
+        kind
+        for _, each in _workloads(cluster, space)
+        for volume in each["spec"]["template"]["spec"]["volumes"]
+        for kind in volume
+        if volume["name"] == "tls" and kind != "name"
+    }
+
+
+def _issued(cluster: Cluster, space: str) -> set[str]:
+    """The Secrets that cert-manager has filled."""
+    return {
+        each["metadata"]["name"]
+        for each in cluster.list(kinds.SECRET, space, names.selector("small"))
+        if names.ISSUED in (each["metadata"].get("annotations") or {})
+    }
+
+
+def _trusted(cluster: Cluster, space: str) -> int:
+    """How many authorities."""
+    found = cluster.get(kinds.CONFIG_MAP, space, "small-trust")
+    return 0 if found is None else found["data"]["tree.crt"].count("BEGIN CERTIFICATE")
+
+
+def _by_itself(cluster: Cluster, space: str, by: Authority, secret: str) -> bool:
+    """Whether a Secret is of the tree's own authority, and trusts no other."""
+    files = _files(cluster, space, secret)
+    return signed_by(by, Pair(files["tls.crt"], files["tls.key"])) and files["ca.crt"] == by.trusted

@@ -127,20 +127,24 @@ def _others(owner: Owner, manifest: Manifest, there: Mapping[str, Any]) -> str |
     references = _references(there)
     if _is_owned(owner, there):
         return None
+    labels = there["metadata"].get("labels") or {}
+    ours = names.labels(owner.name).items() <= labels.items()
+    # What cert-manager has filled for it, and what goes with a Certificate of its name.
+    issued = names.ISSUED in (there["metadata"].get("annotations") or {})
+    if ours and issued and all(_is_certificate(each, there) for each in references):
+        return None
     for reference in references:
         if reference.get("controller"):
             return f"belongs to the {reference.get('kind')} {reference.get('name')}"
-    labels = there["metadata"].get("labels") or {}
-    ours = names.labels(owner.name).items() <= labels.items()
-    # A volume that was kept, of this topology or of one before it with its name: its data are wanted. And
-    # what cert-manager has made for it, which is nobody's yet.
-    if ours and not references and (manifest["kind"] == "PersistentVolumeClaim" or _is_adopted(manifest)):
+    # A volume that was kept, of this topology or of one before it with its name: its data are wanted.
+    if ours and not references and manifest["kind"] == "PersistentVolumeClaim":
         return None
     return "was not made by this topology"
 
 
-def _is_adopted(manifest: Manifest) -> bool:
-    return manifest["kind"] == "Secret" and "data" not in manifest
+def _is_certificate(reference: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    named = reference.get("kind"), reference.get("name")
+    return named == ("Certificate", there["metadata"]["name"])
 
 
 def _is_owned(owner: Owner, there: Mapping[str, Any]) -> bool:

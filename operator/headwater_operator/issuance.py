@@ -132,27 +132,33 @@ def _by_cert_manager(seen: _Seen) -> Issuance:
             wrong[secret] = problem
         else:
             awaited[secret] = _condition(certificate)[1]
-    own, renewed = _own(seen, asked, good)
+    own, renewed = _own(seen, good)
     trust = seen.union(None if own is None else own.authority) or seen.trusted
     material = Material(
         None if own is None else own.authority,
         {} if own is None else own.issued,
         seen.devices,
+        yielding=True,
         requested=requested,
-        filled=tuple(sorted(secret for secret in seen.issued if _adoptable(seen.documents[secret]))),
+        filled=tuple(
+            (secret, seen.certificates[secret]["metadata"].get("uid", ""))
+            for secret in sorted(seen.issued & seen.certificates.keys())
+            if _adoptable(seen.documents[secret])
+        ),
         trust=trust,
         mounted=first in good or seen.authority is None or any(map(_mounts, seen.workloads)),
     )
-    # Not ours any more, and cert-manager has not got to it: the pod that has it goes on with it.
-    kept = {("Secret", secret) for secret in asked - seen.issued if secret in seen.held}
-    return Issuance(material, renewed, awaited, wrong, frozenset(kept))
+    # Somebody has taken their Certificates away, which are asked for again.
+    kept = frozenset(("Secret", secret) for secret in seen.issued - seen.certificates.keys())
+    return Issuance(material, renewed, awaited, wrong, kept)
 
 
-def _own(seen: _Seen, asked: set[str], good: set[str]) -> tuple[Material | None, Mapping[str, str]]:
+def _own(seen: _Seen, good: set[str]) -> tuple[Material | None, Mapping[str, str]]:
     """What is still of the tree's own authority; None once nobody is left who would need it."""
     if seen.authority is None:
         return None, {}
-    left = [party for party in seen.parties if party.secret not in asked]
+    # What cert-manager has not got to yet is good until then.
+    left = [party for party in seen.parties if party.secret in seen.held and party.secret not in seen.issued]
     root = seen.certificates.get(names.certificate(names.root(seen.topology)), {})
     since = (root.get("metadata") or {}).get("creationTimestamp")
     everybody = all(party.secret in good for party in seen.parties)
@@ -202,9 +208,9 @@ def _condition(certificate: Document) -> tuple[bool, str]:
 
 
 def _adoptable(secret: Document) -> bool:
-    """Whether a Secret goes with its topology, or may be made to: nobody else takes it away."""
+    """Whether a Secret is to be made to go with its Certificate; cert-manager may see to that itself."""
     references = secret["metadata"].get("ownerReferences") or ()
-    return all(reference.get("kind") != "Certificate" for reference in references)
+    return not any(each.get("kind") == "Certificate" and each.get("controller") for each in references)
 
 
 def _mounts(workload: Document) -> bool:

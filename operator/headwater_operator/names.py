@@ -42,6 +42,8 @@ EXECUTOR = "executor"
 TREE_FILE, CHILDREN_FILE = "tree.crt", "children.crt"
 # On a Secret that cert-manager has filled: the name of its Certificate.
 ISSUED = "cert-manager.io/certificate-name"
+# And by whom a Secret was filled: what another has issued cert-manager issues anew.
+ISSUER = {part: f"cert-manager.io/issuer-{part}" for part in ("name", "kind", "group")}
 # By which policies know the pods of the operator, whatever their namespace; the chart gives them these.
 OPERATOR_LABELS = {"app.kubernetes.io/name": "headwater", "app.kubernetes.io/component": "operator"}
 

@@ -55,22 +55,31 @@ def test_what_cert_manager_has_filled_is_taken_on_and_left_as_it_is() -> None:
     assert "data" not in secret
     filled = {
         **secret,
-        "metadata": {**secret["metadata"], "ownerReferences": []},
+        "metadata": {
+            **secret["metadata"],
+            "ownerReferences": [],
+            "annotations": {names.ISSUED: "small-l1-0-tls"},
+        },
         "data": {"tls.crt": "YQ=="},
     }
     assert compare(OWNER, [secret], [filled]).apply == (stamped(secret),)
     # Once it is ours, what is in it is no concern of ours.
-    ours = {**stamped(secret), "data": {"tls.crt": "Yg=="}}
+    ours = deepcopy({**stamped(secret), "data": {"tls.crt": "Yg=="}})
+    ours["metadata"]["annotations"][names.ISSUED] = "small-l1-0-tls"
     assert not compare(OWNER, [secret], [ours])
-    # A Secret that nobody has labelled is somebody else's, and one that its Certificate owns too.
+    # A Secret that nobody has labelled is somebody else's.
     bare = {**filled, "metadata": {"name": "small-l1-0-tls"}}
     assert [each.reason for each in compare(OWNER, [secret], [bare]).conflicts] == [
         "was not made by this topology"
     ]
-    # Whoever goes: first what asks for it, or cert-manager would fill it again.
+    # It goes with what asks for it, and by nobody else: cert-manager would fill it again.
     gone = compare(OWNER, [], [*_there(issued)]).delete
-    kinds = [key.kind for key in gone if key.name == "small-l1-0-tls"]
-    assert kinds == ["Certificate", "Secret"]
+    assert [key.kind for key in gone if key.name == "small-l1-0-tls"] == ["Certificate"]
+    # And the operator may have it back.
+    own = one(DESIRED, "Secret", "small-l1-0-tls")
+    annotations = {**stamped(secret)["metadata"]["annotations"], names.ISSUED: "small-l1-0-tls"}
+    held = {**secret, "metadata": {**secret["metadata"], "annotations": annotations}, "data": {"a": "YQ=="}}
+    assert compare(OWNER, [own], [held]).apply == (stamped(own),)
 
 
 @given(st.data())

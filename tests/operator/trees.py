@@ -56,7 +56,7 @@ def material(
 ) -> Material:
     everybody = parties(given, topology, tree, advertised or {})
     if topology.issuer is not None:
-        filled = tuple(party.secret for party in everybody)
+        filled = tuple((party.secret, f"uid of {party.secret}") for party in everybody)
         trust = b"authority\n"
         return Material(None, {}, devices, requested=everybody, filled=filled, trust=trust, mounted=True)
     issued = {

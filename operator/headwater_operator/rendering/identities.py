@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headwater.topology import TOPOLOGY_KIND
 from headwater.topology.tree import Topology
 from headwater_operator import names
 from headwater_operator.certificates import Authority, Pair, Role, bundle, issue, needs_renewal, union
@@ -35,9 +36,12 @@ class Material:
     devices: bytes | None = None
     # Whom the tree trusts as well, while it goes over from another authority.
     others: bytes = b""
-    # Who has a certificate by cert-manager, and the Secrets that it has filled.
+    # Whether cert-manager is to issue others in their place: it must not take them for its own.
+    yielding: bool = False
+    # Who has a certificate by cert-manager, and the Secrets that it has filled, with the uids of their
+    # Certificates.
     requested: tuple[Identity, ...] = ()
-    filled: tuple[str, ...] = ()
+    filled: tuple[tuple[str, str], ...] = ()
     # Whom the tree trusts, where that is no matter of each Secret; and whether pods read it there.
     trust: bytes | None = None
     mounted: bool = False
@@ -122,7 +126,11 @@ def certificates(
             "tls.key": pair.key,
             "ca.crt": bundle(trusted, devices),
         }
-        yield _secret(owner, party.secret, files, more.get(party.secret))
+        found = _secret(owner, party.secret, files, more.get(party.secret))
+        if material.yielding:
+            issuer = {"name": owner.name, "kind": TOPOLOGY_KIND, "group": names.GROUP}
+            found["metadata"]["annotations"] = {names.ISSUER[part]: issuer[part] for part in issuer}
+        yield found
 
 
 def labels(nodes: Iterable[TreeNode]) -> dict[str, dict[str, str]]:

@@ -61,12 +61,23 @@ def certificates(
 
 
 def adopted(
-    owner: Owner, secrets: Iterable[str], labels: Mapping[str, Mapping[str, str]]
+    owner: Owner, filled: Iterable[tuple[str, str]], labels: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Manifest]:
-    """The Secrets that cert-manager has made, without what is in them: it would leave them behind, keys and
-    all, when their topology goes."""
-    for secret in secrets:
-        yield manifest(owner, "v1", "Secret", secret, labels.get(secret))
+    """The Secrets that cert-manager has filled, without what is in them: it would leave them behind, keys and
+    all. Each goes with its Certificate, and not before it: it would be filled again."""
+    for secret, uid in filled:
+        found = manifest(owner, "v1", "Secret", secret, labels.get(secret), owned=False)
+        found["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": kinds.CERTIFICATE.api_version,
+                "kind": kinds.CERTIFICATE.name,
+                "name": secret,
+                "uid": uid,
+                "controller": False,
+                "blockOwnerDeletion": False,
+            }
+        ]
+        yield found
 
 
 def trust(owner: Owner, material: Material) -> Iterator[Manifest]:
