@@ -1,8 +1,11 @@
-"""Certificates by cert-manager's own controllers: what the operator asks for, takes up, and takes away."""
+"""Certificates by cert-manager's own controllers: what the operator asks for, takes up, and takes away.
+
+Always on an API server without pods, also where there is a cluster: definitions of cert-manager are for all
+who use one, and a test says what has become of pods.
+"""
 
 from __future__ import annotations
 
-import os
 import ssl
 import time
 from base64 import b64decode
@@ -22,9 +25,13 @@ from headwater_operator import access, kinds, names
 from headwater_operator.certificates import Authority, Pair, authority, signed_by
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.comparison import stamped
+from headwater_operator.connection import Connection, configured
 from headwater_operator.kinds import Kind
 from headwater_operator.rendering import Material, Owner
 from headwater_operator.rendering.identities import certificates
+
+# One API server is enough, and a build of cert-manager too.
+pytestmark = pytest.mark.alone
 
 ISSUER = Kind("cert-manager.io", "v1", "Issuer", "issuers")
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
@@ -34,6 +41,21 @@ NODE = {"ingestLimit": 500}
 PATIENCE = 60.0
 
 Start = Callable[..., Operator]
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of somebody who may do everything."""
+    folder = tmp_path_factory.mktemp("apiserver")
+    with alone.running(folder) as server:
+        yield server.kubeconfig(folder / "kubeconfig")
+
+
+@pytest.fixture(scope="module")
+def cluster(apiserver: Path) -> Iterator[Cluster]:
+    connection = Connection(configured({"KUBECONFIG": str(apiserver)}))
+    yield Cluster(connection)
+    connection.close()
 
 
 @pytest.fixture
@@ -58,8 +80,7 @@ def certifying(spaces: Spaces, apiserver: Path, tmp_path_factory: pytest.TempPat
         _until(lambda: spaces.cluster.serves(kinds.CERTIFICATE) and spaces.cluster.serves(ISSUER))
         with ExitStack() as stack:
             stack.enter_context(program.running(folder, apiserver))
-            if not os.environ.get("KUBECONFIG"):
-                stack.enter_context(alone.collecting(folder, apiserver))
+            stack.enter_context(alone.collecting(folder, apiserver))
             yield
     finally:
         for name in made:
