@@ -92,7 +92,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
     tokens.write_text(f'{ADMIN},administrator,1,"system:masters"\n')
     with ExitStack() as stack:
         stack.enter_context(
-            _process(
+            process(
                 folder / "etcd.log",
                 found["etcd"],
                 f"--data-dir={folder / 'etcd'}",
@@ -105,7 +105,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
             )
         )
         server = stack.enter_context(
-            _process(
+            process(
                 folder / "apiserver.log",
                 found["kube-apiserver"],
                 f"--etcd-servers=http://127.0.0.1:{etcd}",
@@ -129,7 +129,18 @@ def running(folder: Path) -> Iterator[ApiServer]:
 
 
 @contextmanager
-def _process(log: Path, program: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def collecting(folder: Path, kubeconfig: Path) -> Iterator[None]:
+    """With the one controller that takes away what belongs to objects that are gone."""
+    found = programs()
+    assert found is not None, "no kube-controller-manager in the cache; `make cluster` builds one"
+    program = found["kube-apiserver"].with_name("kube-controller-manager")
+    arguments = ["--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0"]
+    with process(folder / "controllers.log", program, f"--kubeconfig={kubeconfig}", *arguments):
+        yield
+
+
+@contextmanager
+def process(log: Path, program: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
         started = subprocess.Popen(
             [program, *arguments], stdout=output, stderr=output, preexec_fn=_end_with_the_parent

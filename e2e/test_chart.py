@@ -13,6 +13,7 @@ import yaml
 from e2e import helm
 from e2e.api import DEFINITIONS, Api
 from headwater_operator import names
+from headwater_operator.access import CERTIFYING
 from headwater_operator.crds import definitions
 from headwater_operator.crds.definitions import GROUP, VERSION
 from headwater_operator.rendering import executors
@@ -147,6 +148,12 @@ def test_the_operator_has_what_it_grants_to_drivers_and_only_where_it_does() -> 
     assert ("", "pods", "delete") in without
 
 
+def test_certificates_of_cert_manager_are_a_right_only_where_it_is_wanted() -> None:
+    wanted = {(kind.group, kind.plural, verb) for (kind, _), verbs in CERTIFYING.items() for verb in verbs}
+    assert _granted(_rules("--set", "certManager.rbac=true")) - _granted(_rules()) == wanted
+    assert not {group for group, _, _ in _granted(_rules())} & {"cert-manager.io"}
+
+
 def test_nodes_and_monitoring_can_be_left_out() -> None:
     def resources(*arguments: object) -> set[str]:
         roles = _kind(_rendered(*arguments), "Role", "ClusterRole")
@@ -185,6 +192,8 @@ def test_the_values_for_k3s_are_taken() -> None:
         ("image.registry=example.org", "'registry' not allowed"),
         ("replicas=none", "got string, want integer"),
         ("spark.executors.rbc=true", "'rbc' not allowed"),
+        ("certManager.rbac=yes", "got string, want boolean"),
+        ("certManager.install=true", "'install' not allowed"),
     ],
 )
 def test_values_that_nobody_knows_are_refused(given: str, said: str) -> None:

@@ -237,6 +237,18 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     yield small(spec__ingest={"expose": "ingress"}), "spec.ingest.expose", "clusterIP, nodePort"
     yield small(spec__ingest={"auth": {}}), "spec.ingest.auth.caSecretRef", "is missing"
     yield small(spec__ingest={"auth": {"caSecretRef": "A"}}), "spec.ingest.auth.caSecretRef", "a-z"
+    yield small(spec__certificates={}), "spec.certificates.issuerRef", "is missing"
+    yield small(spec__certificates={"issuerRef": {}}), "spec.certificates.issuerRef.name", "is missing"
+    for issuer, field, told in [
+        ({"name": "Plant"}, "name", "a-z"),
+        ({"name": "a" * 254}, "name", "1 to 253"),
+        ({"name": "plant-ca", "kind": "CA"}, "kind", "Issuer, ClusterIssuer"),
+        ({"name": "plant-ca", "group": "example.org/v1"}, "group", "a-z"),
+        ({"name": "plant-ca", "of": "plant"}, "of", "known are"),
+    ]:
+        given = {"issuerRef": issuer}
+        yield small(spec__certificates=given), f"spec.certificates.issuerRef.{field}", told
+    yield small(spec__certificates={"issuer": "plant-ca"}), "spec.certificates.issuer", "did you mean"
     yield small(spec__policies={"networkPolicies": "no"}), "spec.policies.networkPolicies", "true or false"
     yield small(spec__policies={"budgets": True}), "spec.policies.budgets", "known are"
     yield small(spec__suspend="yes"), "spec.suspend", "true or false"
@@ -538,6 +550,12 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
     for expose in ("clusterIP", "nodePort", "hostPort", "loadBalancer"):
         auth = {"auth": {"caSecretRef": "devices-ca"}} if expose == "hostPort" else {}
         yield expose, small(spec__ingest={"expose": expose, **auth})
+    for kind, issuer in {
+        "an issuer": {"name": "plant-ca"},
+        "an issuer of the cluster": {"name": "plant.ca", "kind": "ClusterIssuer"},
+        "an issuer of others": {"name": "a" * 253, "kind": "Issuer", "group": "awspca.cert-manager.io"},
+    }.items():
+        yield kind, small(spec__certificates={"issuerRef": issuer})
     yield "policies", small(spec__policies={"disruptionBudgets": False, "networkPolicies": False})
     yield "suspended", small(spec__suspend=True, spec__limits={"drainTimeout": "1s"})
     yield "limits", small(spec__limits={"minWidth": 200, "keysPerSource": 10**9, "scaleDownAfter": "1s"})

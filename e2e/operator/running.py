@@ -45,6 +45,7 @@ class Operator:
         space: str,
         *,
         name: str = "operator",
+        program: str = "e2e.operator.recorder",
         watch: Mapping[str, float] = WATCH,
         lease: Mapping[str, float] = LEASE,
         **environment: str,
@@ -66,7 +67,7 @@ class Operator:
         }
         with self._log.open("wb") as errors:
             self._running = subprocess.Popen(
-                [sys.executable, "-m", "e2e.operator.recorder"],
+                [sys.executable, "-m", program],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env={**os.environ, **given},

@@ -54,6 +54,8 @@ WORK: Mapping[tuple[Kind, str], tuple[str, ...]] = MappingProxyType(
 MONITORING: Mapping[tuple[Kind, str], tuple[str, ...]] = MappingProxyType(
     {(kinds.POD_MONITOR, ""): _KEEP, (kinds.PROMETHEUS_RULE, ""): _KEEP}
 )
+# And these, for topologies that name an issuer of cert-manager.
+CERTIFYING: Mapping[tuple[Kind, str], tuple[str, ...]] = MappingProxyType({(kinds.CERTIFICATE, ""): _KEEP})
 # In the operator's own namespace.
 LEADING: Mapping[tuple[Kind, str], tuple[str, ...]] = MappingProxyType(
     {(kinds.LEASE, ""): ("get", "create", "update")}

@@ -7,11 +7,13 @@ ever meets a certificate of one that it does not know yet:
 1. a successor is made, and everybody is told to trust it too;
 2. a day later, when that has reached everybody, it signs: all certificates are renewed;
 3. when the last certificate of the one before would have ended, that one is trusted no more.
+
+What others have issued is looked at as closely: `unfit` says what is wrong with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -64,6 +66,12 @@ class Authority:
 def bundle(*certificates: bytes | None) -> bytes:
     """PEM of several authorities as one file."""
     return b"".join(_ended(each) for each in certificates if each)
+
+
+def union(*bundles: bytes | None) -> bytes:
+    """PEM of all that is in several files, each certificate once; what cannot be read is left out."""
+    found = dict.fromkeys(each for given in bundles if given for each in _certificates(given))
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in found)
 
 
 def _ended(pem: bytes) -> bytes:
@@ -145,6 +153,34 @@ def needs_renewal(
     return None if found.names == set(_subjects(id, names, role)) else "its names have changed"
 
 
+def made(held: Authority, age: timedelta, now: datetime) -> bool:
+    """Whether what signs was made so long ago."""
+    return _past(held.signing.certificate, age, now)
+
+
+def signed_by(held: Authority, pair: Pair) -> bool:
+    """Whether a certificate is of this authority, and not of another one."""
+    return not isinstance(_examined(pair, held.signing.certificate), str)
+
+
+def unfit(files: Mapping[str, bytes], id: str, names: Iterable[str], role: Role, now: datetime) -> str | None:
+    """Why a party cannot have what somebody else has issued, with the remedy; None if it can."""
+    found = _presented(files.get("tls.crt", b""), files.get("tls.key", b""), files.get("ca.crt", b""))
+    if isinstance(found, str):
+        return found
+    if not found.begins <= now < found.ends:
+        return "it has expired, or is not valid yet; look at the Certificate, and at the clocks"
+    # An issuer may add names, but no role: that lets its bearer do what others may not.
+    wanted = set(_subjects(id, names, role))
+    missing = sorted(str(each.value) for each in wanted - found.names)
+    if missing:
+        return f"it does not name {', '.join(missing)}; let the issuer take the names of the Certificate"
+    roles = (each for each in found.names - wanted if isinstance(each, x509.UniformResourceIdentifier))
+    if more := sorted(each.value for each in roles if each.value.startswith(ROLE)):
+        return f"it has the role {', '.join(more)} as well; let the issuer add none"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Examined:
     begins: datetime
@@ -169,6 +205,46 @@ def _examined(held: Pair, signed_by: bytes) -> _Examined | str:
     except (x509.ExtensionNotFound, ValueError):
         return "it has no names"
     return _Examined(certificate.not_valid_before_utc, certificate.not_valid_after_utc, frozenset(found))
+
+
+@lru_cache(maxsize=16_384)
+def _presented(certificate: bytes, key: bytes, authorities: bytes) -> _Examined | str:
+    """What a certificate of somebody else says, or why it is worth nothing, whatever the time."""
+    chain, held, trusted = _certificates(certificate), _key(key), _certificates(authorities)
+    if not chain or held is None:
+        return "its tls.crt or tls.key cannot be read; have the Certificate issued again"
+    if chain[0].public_key() != held.public_key():
+        return "its key is that of another certificate; have the Certificate issued again"
+    if not trusted or not all(map(_is_authority, trusted)):
+        return "it has no ca.crt with an authority; use an issuer with a CA, such as one of kind ca or vault"
+    if not _leads(chain, trusted):
+        return "its ca.crt is not that of who has signed it; use an issuer that gives the CA that it signs by"
+    try:
+        uses = chain[0].extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        found = chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "it has no names or no uses; let the issuer take those of the Certificate"
+    if not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH} <= set(uses):
+        return "it is not for servers and clients; let the issuer take the usages of the Certificate"
+    return _Examined(chain[0].not_valid_before_utc, chain[0].not_valid_after_utc, frozenset(found))
+
+
+def _leads(chain: Sequence[x509.Certificate], trusted: Iterable[x509.Certificate]) -> bool:
+    """Whether each of a chain has signed the one before it, up to one that is trusted."""
+    anchors = list(trusted)
+    for each, above in zip(chain, (*chain[1:], None), strict=True):
+        if any(_signed(each, anchor) for anchor in anchors):
+            return True
+        if above is None or not _signed(each, above):
+            return False
+    return False
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        return False
 
 
 def _root(topology: str, now: datetime) -> Pair:
@@ -251,6 +327,13 @@ def _certificate(pem: bytes) -> x509.Certificate | None:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
         return None
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError:
+        return []
 
 
 def _key(pem: bytes) -> ec.EllipticCurvePrivateKey | None:

@@ -17,6 +17,7 @@ from headwater_operator.rendering.objects import Manifest, Owner, digest
 ORDER = (
     "ServiceAccount",
     "Secret",
+    "Certificate",
     "ConfigMap",
     "PersistentVolumeClaim",
     "Role",
@@ -102,6 +103,9 @@ def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mappin
 def _drifted(manifest: Manifest, there: Mapping[str, Any]) -> bool:
     """Whether somebody has changed what people do change by hand, and what the API server leaves as it is."""
     if manifest["kind"] in ("Secret", "ConfigMap"):
+        if "data" not in manifest:
+            # What is in it is somebody else's.
+            return False
         return bool(manifest.get("data") != there.get("data"))
     if manifest["kind"] in ("Deployment", "StatefulSet"):
         return bool(manifest["spec"].get("replicas") != (there.get("spec") or {}).get("replicas"))
@@ -123,15 +127,24 @@ def _others(owner: Owner, manifest: Manifest, there: Mapping[str, Any]) -> str |
     references = _references(there)
     if _is_owned(owner, there):
         return None
+    labels = there["metadata"].get("labels") or {}
+    ours = names.labels(owner.name).items() <= labels.items()
+    # What cert-manager has filled for it, and what goes with a Certificate of its name.
+    issued = names.ISSUED in (there["metadata"].get("annotations") or {})
+    if ours and issued and all(_is_certificate(each, there) for each in references):
+        return None
     for reference in references:
         if reference.get("controller"):
             return f"belongs to the {reference.get('kind')} {reference.get('name')}"
-    labels = there["metadata"].get("labels") or {}
-    ours = names.labels(owner.name).items() <= labels.items()
     # A volume that was kept, of this topology or of one before it with its name: its data are wanted.
     if ours and not references and manifest["kind"] == "PersistentVolumeClaim":
         return None
     return "was not made by this topology"
+
+
+def _is_certificate(reference: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    named = reference.get("kind"), reference.get("name")
+    return named == ("Certificate", there["metadata"]["name"])
 
 
 def _is_owned(owner: Owner, there: Mapping[str, Any]) -> bool:

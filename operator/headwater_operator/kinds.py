@@ -68,6 +68,8 @@ LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 # Where the Prometheus operator is installed.
 POD_MONITOR = Kind("monitoring.coreos.com", "v1", "PodMonitor", "podmonitors")
 PROMETHEUS_RULE = Kind("monitoring.coreos.com", "v1", "PrometheusRule", "prometheusrules")
+# Where cert-manager is installed.
+CERTIFICATE = Kind("cert-manager.io", "v1", "Certificate", "certificates")
 # Asked, never kept.
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
@@ -93,6 +95,7 @@ KINDS = (
     LEASE,
     POD_MONITOR,
     PROMETHEUS_RULE,
+    CERTIFICATE,
 )
 _BY_NAME: Mapping[tuple[str, str], Kind] = MappingProxyType(
     {(kind.api_version, kind.name): kind for kind in KINDS}

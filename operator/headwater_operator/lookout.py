@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from headwater_operator import kinds, names
+from headwater_operator.access import CERTIFYING
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.errors import Forbidden
 from headwater_operator.kinds import Kind
 from headwater_operator.observation import Observed, Pod, pods_of
+from headwater_operator.rendering import Identity
 from headwater_operator.rootclient import Material, RootClient, RootUnreachable, connected
 from headwater_wire.v1 import control_pb2 as pb
 
@@ -32,9 +34,11 @@ OWNED = (
     kinds.ROLE_BINDING,
 )
 MONITORS = (kinds.POD_MONITOR, kinds.PROMETHEUS_RULE)
-OPTIONAL = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING, *MONITORS)
+OPTIONAL = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING, *MONITORS, kinds.CERTIFICATE)
 # Seconds after which it is asked again what kinds there are.
 AGAIN = 600.0
+# The same of cert-manager, which a topology may wait for.
+SOON = 30.0
 
 
 class Lookout:
@@ -44,6 +48,8 @@ class Lookout:
         self._cluster, self._pool = cluster, pool
         # When that was found out.
         self._monitored: tuple[float, bool] | None = None
+        # The same of cert-manager, in each namespace.
+        self._certifying: dict[str, tuple[float, str]] = {}
 
     @property
     def monitored(self) -> bool:
@@ -55,10 +61,32 @@ class Lookout:
             self._monitored = (time.monotonic(), found)
         return self._monitored[1]
 
+    def certifying(self, namespace: str, within: float = SOON) -> str:
+        """Why cert-manager cannot be asked for certificates in a namespace, as what is wrong and what helps,
+        parted by a semicolon; empty if it can. Asked again after `within` seconds."""
+        found = self._certifying.get(namespace)
+        if found is None or time.monotonic() - found[0] > within:
+            found = self._certifying[namespace] = time.monotonic(), self._not_certifying(namespace)
+        return found[1]
+
+    def _not_certifying(self, namespace: str) -> str:
+        kind = kinds.CERTIFICATE
+        if not self._cluster.serves(kind):
+            return (
+                f"{kind.resource} is not served by the API server; install cert-manager, or drop certificates"
+            )
+        verbs = CERTIFYING[kind, ""]
+        missing = [verb for verb in verbs if not self._cluster.allows(verb, kind, namespace)]
+        if missing:
+            said = f"the operator may not {', '.join(missing)} {kind.resource} in namespace {namespace}"
+            return f"{said}; install the chart with certManager.rbac=true"
+        return ""
+
     def objects(self, namespace: str, topology: str) -> Observed:
         """What there is in the cluster."""
         selector = names.selector(topology)
-        asked = (*OWNED, *(MONITORS if self.monitored else ()), kinds.POD)
+        certificates = () if self.certifying(namespace, AGAIN) else (kinds.CERTIFICATE,)
+        asked = (*OWNED, *(MONITORS if self.monitored else ()), *certificates, kinds.POD)
 
         def listed(kind: Kind) -> list[Document]:
             try:
@@ -82,6 +110,15 @@ class Lookout:
 
         taken = [each for each in self._pool.map(got, missing) if each is not None]
         return replace(observed, objects=(*observed.objects, *taken)) if taken else observed
+
+    def taken_secrets(self, observed: Observed, namespace: str, parties: Iterable[Identity]) -> list[str]:
+        """Secrets of others that cert-manager would overwrite, because they have the name of a party's."""
+        known = {
+            each["metadata"]["name"] for kind in ("Secret", "Certificate") for each in observed.of_kind(kind)
+        }
+        new = [party.secret for party in parties if party.secret not in known]
+        found = self._pool.map(lambda name: self._cluster.get(kinds.SECRET, namespace, name), new)
+        return [name for name, there in zip(new, found, strict=True) if there is not None]
 
     def ask_root(
         self, observed: Observed, namespace: str, topology: str
@@ -111,7 +148,8 @@ class Lookout:
         files = observed.secrets.get(names.certificate(names.operator(topology)), {})
         material: Material | None = None
         if files.keys() >= {"tls.key", "tls.crt", "ca.crt"}:
-            material = files["tls.key"], files["tls.crt"], files["ca.crt"]
+            authorities = observed.trusted(topology) or files["ca.crt"]
+            material = files["tls.key"], files["tls.crt"], authorities
         return connected(_reached(observed, topology, namespace), material)
 
 

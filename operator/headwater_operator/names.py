@@ -38,6 +38,12 @@ ROOT, OPERATOR = "root", "operator"
 HOST_IP = "HEADWATER_HOST_IP"
 # The values of the label ROLE beside those of nodes.
 EXECUTOR = "executor"
+# The files of the ConfigMap with whom a tree trusts: all of it, and children, to whom devices speak too.
+TREE_FILE, CHILDREN_FILE = "tree.crt", "children.crt"
+# On a Secret that cert-manager has filled: the name of its Certificate.
+ISSUED = "cert-manager.io/certificate-name"
+# And by whom a Secret was filled: what another has issued cert-manager issues anew.
+ISSUER = {part: f"cert-manager.io/issuer-{part}" for part in ("name", "kind", "group")}
 # By which policies know the pods of the operator, whatever their namespace; the chart gives them these.
 OPERATOR_LABELS = {"app.kubernetes.io/name": "headwater", "app.kubernetes.io/component": "operator"}
 
@@ -111,6 +117,11 @@ def authority(topology: str) -> str:
 def certificate(id: str) -> str:
     """The Secret with the certificate of a node, or of the root by its StatefulSet's name."""
     return f"{id}-tls"
+
+
+def trust(topology: str) -> str:
+    """The ConfigMap with whom a tree trusts, where its Secrets do not say all of it."""
+    return f"{topology}-trust"
 
 
 def bootstrap(topology: str) -> str:

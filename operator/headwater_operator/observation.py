@@ -60,9 +60,10 @@ class Observed:
 
     @property
     def begun(self) -> list[TreeNode]:
-        """Those, and the ones that have a Service of their own: they wait for an address, with which they are
-        to run. Another number each time, and none would ever have one."""
-        found = {node.id: node for node in _nodes(self.of_kind("Service"))}
+        """Those, and the ones that have a Service or a Certificate of their own: they wait for an address or
+        a certificate, with which they are to run. Another number each time, and none would ever have one."""
+        waiting = [*self.of_kind("Service"), *self.of_kind("Certificate")]
+        found = {node.id: node for node in _nodes(waiting)}
         return _in_order((found | {node.id: node for node in self.running}).values())
 
     @property
@@ -79,6 +80,14 @@ class Observed:
             }
             for each in self.of_kind("Secret")
         }
+
+    def trusted(self, topology: str) -> bytes | None:
+        """Whom the tree trusts, where that is no matter of each Secret."""
+        for each in self.of_kind("ConfigMap"):
+            if each["metadata"]["name"] == names.trust(topology):
+                found = (each.get("data") or {}).get(names.TREE_FILE)
+                return None if found is None else str(found).encode()
+        return None
 
     @property
     def parents(self) -> dict[str, str]:
@@ -217,10 +226,12 @@ def _in_order(nodes: Iterable[TreeNode]) -> list[TreeNode]:
 
 
 def _node(document: Document) -> TreeNode | None:
-    """That which an object of its name is for."""
+    """That which an object of its name is for, or its Certificate."""
     metadata = document["metadata"]
-    known = names.parts(metadata["name"])
-    if known is None or metadata.get("deletionTimestamp") is not None or len(metadata["name"]) > NAME_LIMIT:
+    of_certificate = document["kind"] == "Certificate"
+    id = (metadata.get("labels") or {}).get(names.NODE, "") if of_certificate else metadata["name"]
+    known = names.parts(id)
+    if known is None or metadata.get("deletionTimestamp") is not None or len(id) > NAME_LIMIT:
         return None
     try:
         place = json.loads((metadata.get("annotations") or {}).get(names.PLACE) or "{}")
@@ -229,4 +240,4 @@ def _node(document: Document) -> TreeNode | None:
         # Somebody has changed it: the node is another one than is wanted, and gives way to that.
         selector, host = (("headwater.dev/unknown", ""),), None
     _, layer, number = known
-    return TreeNode(metadata["name"], layer, number, role_of(layer), "", 0.0, selector, host)
+    return TreeNode(id, layer, number, role_of(layer), "", 0.0, selector, host)

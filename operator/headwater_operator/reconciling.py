@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headwater.durations import SECOND
-from headwater.errors import InvalidPlan
+from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater.topology import Topology, topology_of
 from headwater.topology.tree import RootSpec
 from headwater_operator import claims, failover, kinds, leaving, names
 from headwater_operator.asking import asked_of
-from headwater_operator.certifying import certified
 from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.comparison import compare, stamped
+from headwater_operator.comparison import Conflict, Key, compare, stamped
 from headwater_operator.doing import Doing, words
+from headwater_operator.issuance import Issuance, issuance
 from headwater_operator.keeping import Kept, kept_of, manifest_of
 from headwater_operator.layout import Host, Layout, TreeNode, laid_out
 from headwater_operator.lookout import Lookout
@@ -176,6 +176,10 @@ class _Look:
     def _planned(self, document: Mapping[str, Any], observed: Observed) -> Planned:
         # Status is not the user's.
         topology = topology_of({name: value for name, value in document.items() if name != "status"})
+        if topology.issuer is not None and (why := self._of.lookout.certifying(self._owner.namespace)):
+            said, _, remedy = why.partition("; ")
+            problem = Problem("spec.certificates.issuerRef", f"cannot be had: {said}", remedy)
+            raise Invalid("cert-manager cannot be asked for certificates", [problem])
         objects = self._of.cluster.list(kinds.QUERY, self._owner.namespace)
         asked = asked_of(topology, objects)
         if topology.suspend:
@@ -199,8 +203,11 @@ class _Look:
             if factor == 1.0:
                 raise
             # There is no tree for as much as they send: the one for as much as they should.
-            return laid_out(topology, self._hosts, observed.begun, observed.parents, named), 1.0
-        return found, factor
+            found, factor = laid_out(topology, self._hosts, observed.begun, observed.parents, named), 1.0
+        # Who was never begun has nothing to give away.
+        running = {node.id for node in observed.running}
+        leaves = tuple(node for node in found.leaving if node.id in running)
+        return replace(found, leaving=leaves), factor
 
     def _seen_hosts(self) -> Sequence[Host] | None:
         found = self._of.nodes.all()
@@ -349,10 +356,8 @@ class _Look:
         advertised = observed.advertised(topology)
         everybody = parties(self._owner, topology, nodes, advertised)
         now = datetime.fromtimestamp(time.time(), UTC)
-        material, renewed = certified(
-            self._owner.name, everybody, observed.secrets, self._devices(topology), now
-        )
-        for secret, why in renewed.items():
+        has = issuance(self._owner.name, topology.issuer, everybody, observed, self._devices(topology), now)
+        for secret, why in has.renewed.items():
             if secret in observed.secrets:
                 extra = {**self._who, "secret": secret, "reason": why}
                 log.info("a certificate is renewed", extra=extra)
@@ -362,41 +367,67 @@ class _Look:
             planned.document,
             nodes,
             self._of.images,
-            material,
+            has.material,
             replicas=replicas,
             restart=self._annotations.get(names.RESTART),
             advertised=advertised,
             monitored=self._of.lookout.monitored,
         )
-        if topology.ingest.expose in OUTSIDE:
-            # A child that has no address yet would have to start again to tell it.
-            running = {node.id for node in observed.running}
-            unknown = {node.id for node in nodes if node.role == "child"} - advertised.keys() - running
-            wanted = [
-                each
-                for each in wanted
-                if each["kind"] != "Deployment" or each["metadata"]["name"] not in unknown
-            ]
+        later_on = self._not_yet(topology, nodes, observed, advertised, has)
+        taken = self._of.lookout.taken_secrets(observed, self._owner.namespace, has.material.requested)
+        wanted = [
+            each
+            for each in wanted
+            if (each["kind"], each["metadata"]["name"]) not in later_on
+            and (each["kind"] != kinds.CERTIFICATE.name or each["metadata"]["name"] not in taken)
+        ]
         held = claims.found(observed.objects, names.claim(self._owner.name))
         wanted = [
             claims.fitted(each, held) if each["kind"] == "PersistentVolumeClaim" else each for each in wanted
         ]
         wanted.append(manifest_of(self._owner, self._kept))
         seen = self._of.lookout.with_taken(observed, self._owner.namespace, wanted)
-        actions = compare(self._owner, wanted, seen.objects)
+        objects = (
+            each for each in seen.objects if (each["kind"], each["metadata"]["name"]) not in has.untouched
+        )
+        actions = compare(self._owner, wanted, objects)
         now_due, later = in_turn(actions.apply, observed)
         failed = self._of.doing.done(replace(actions, apply=tuple(now_due)), self._owner.namespace)
         if now_due or actions.delete:
             changed = {"applied": len(now_due), "deleted": len(actions.delete), "later": len(later)}
             log.info("objects were changed", extra={**self._who, **changed})
+        others = [Conflict(Key("", "Secret", name), "was not made by this topology") for name in taken]
         return replace(
             report,
-            conflicts=actions.conflicts,
+            conflicts=(*actions.conflicts, *others),
             changing=sorted(observed.outdated | workloads(now_due)),
             later=tuple(later),
             failed=words(failed) if failed else "",
             differing=claims.differences(topology.root, held),
+            awaited=has.awaited,
+            unfit=has.unfit,
         )
+
+    def _not_yet(
+        self,
+        topology: Topology,
+        nodes: Sequence[TreeNode],
+        observed: Observed,
+        advertised: Mapping[str, str],
+        has: Issuance,
+    ) -> set[tuple[str, str]]:
+        """What is not begun yet, by kind and name: who has no certificate, and children without an address,
+        which would have to start again to tell it. What runs goes on."""
+        begun = {each["metadata"]["name"] for each in observed.of_kind("Deployment")}
+        found = {("Deployment", node.id) for node in nodes if has.lacks(node.id) and node.id not in begun}
+        if topology.ingest.expose in OUTSIDE:
+            children = {node.id for node in nodes if node.role == "child"}
+            begun = {node.id for node in observed.running}
+            found |= {("Deployment", id) for id in children - advertised.keys() - begun}
+        root = names.root(self._owner.name)
+        if has.lacks(root) and not observed.of_kind("StatefulSet"):
+            found.add(("StatefulSet", root))
+        return found
 
     def _devices(self, topology: Topology) -> bytes | None:
         """The authority of the devices' certificates."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.durations import SECOND
@@ -64,6 +64,9 @@ class Report:
     differing: Sequence[str] = ()
     # Of a root that is to be made elsewhere by itself: why it is not, or would not be.
     hindrance: str = ""
+    # Certificates that cert-manager has not issued yet, and those that cannot be used: each with why.
+    awaited: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
     rate: float | None = None
     # Items a second of all sources that are expected, as they are planned for.
     demand: float = 0.0
@@ -95,7 +98,8 @@ class Report:
         """Whether all that was asked for is there."""
         there = self.layout is not None and self.observed.root is not None and self.applied
         changes = self.changing or self.later
-        return there and not (self.waiting or changes or self.failed or self.conflicts)
+        lacking = self.awaited or self.unfit
+        return there and not (self.waiting or changes or self.failed or self.conflicts or lacking)
 
     @property
     def settled(self) -> bool:
@@ -215,6 +219,10 @@ def _progressing(report: Report) -> Told:
         return True, "Suspending", "what nodes hold goes to the root, layer by layer"
     if report.layout is None:
         return False, "NotPlanned", "there is nothing to be rolled out"
+    if report.awaited:
+        count = len(report.awaited)
+        said = f"{count} of cert-manager's Certificates are waited for: {_first(report.awaited)}"
+        return True, "Certifying", said
     if report.waiting:
         first = report.waiting[0]
         said = f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready: {first.id} "
@@ -265,6 +273,10 @@ def _degraded(report: Report) -> Told:
         return True, "ApplyFailed", report.failed
     if report.conflicts:
         return True, "NameTaken", "; ".join(map(str, report.conflicts))
+    if report.unfit:
+        count = len(report.unfit)
+        said = f"{count} of cert-manager's Certificates cannot be used: {_first(report.unfit)}"
+        return True, "CertificateUnfit", said
     if ids := sorted(report.absent):
         said = f"{len(ids)} nodes are on machines that are lost: {', '.join(ids[:WORST])}"
         return True, "MachinesLost", said
@@ -303,6 +315,11 @@ def _halted(report: Report) -> Told | None:
     if pod.code in HALTED:
         return True, "RootHalted", pod.why[1]
     return None
+
+
+def _first(told: Mapping[str, str]) -> str:
+    name = min(told)
+    return f"{name}: {told[name]}"
 
 
 def listed(problems: Iterable[Problem]) -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from headwater_operator.certificates import (
     AUTHORITY_LASTS,
@@ -26,6 +28,8 @@ from headwater_operator.certificates import (
     bundle,
     issue,
     needs_renewal,
+    unfit,
+    union,
     unusable,
 )
 from headwater_wire.credentials import Credentials
@@ -201,3 +205,132 @@ def test_while_an_authority_is_replaced_everybody_hears_each_other(
         signers["node"].trusted,
     )
     assert asyncio.run(_talked(root, node, "c")) is None
+
+
+# What others have issued
+
+
+def _held(pair: Pair, trusted: bytes) -> dict[str, bytes]:
+    return {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": trusted}
+
+
+def _unfit(files: dict[str, bytes], now: datetime = NOW, *, id: str = "c", role: Role = "node") -> str:
+    return unfit(files, id, NAMES, role, now) or ""
+
+
+def test_what_another_authority_has_issued_is_taken_if_it_names_the_party() -> None:
+    by = authority("plant", NOW)
+    files = _held(issue(by, "c", NAMES, "node", NOW), by.trusted)
+    assert _unfit(files) == ""
+    assert _unfit(files, id="d") == "it does not name d; let the issuer take the names of the Certificate"
+    assert _unfit(files, role="root").startswith("it does not name headwater:role:root; ")
+    for time in (NOW + LASTS, NOW - DAY):
+        assert _unfit(files, time).startswith("it has expired, or is not valid yet; ")
+    more = _held(issue(by, "c", (*NAMES, "and.more"), "node", NOW), by.trusted)
+    assert _unfit(more) == ""
+
+
+def test_what_cannot_be_used_is_told_with_its_remedy() -> None:
+    by, other = authority("plant", NOW), authority("else", NOW)
+    good = _held(issue(by, "c", NAMES, "node", NOW), by.trusted)
+    another = _held(issue(by, "c", NAMES, "node", NOW), by.trusted)
+    itself = {**good, "ca.crt": good["tls.crt"]}
+    for files, told in [
+        ({}, "its tls.crt or tls.key cannot be read; "),
+        ({**good, "tls.key": b"no key"}, "its tls.crt or tls.key cannot be read; "),
+        ({**good, "tls.key": another["tls.key"]}, "its key is that of another certificate; "),
+        ({**good, "ca.crt": b""}, "it has no ca.crt with an authority; use an issuer with a CA"),
+        (itself, "it has no ca.crt with an authority; use an issuer with a CA"),
+        ({**good, "ca.crt": other.trusted}, "its ca.crt is not that of who has signed it; "),
+    ]:
+        assert _unfit(files).startswith(told)
+
+
+def test_a_chain_leads_to_what_is_trusted() -> None:
+    """An issuer that signs by an authority below the one that it gives as ca.crt."""
+    above = Above()
+    below = above.below("below")
+    pair = issue(below, "c", NAMES, "node", NOW)
+    chain = Pair(bundle(pair.certificate, below.signing.certificate), pair.key)
+    assert _unfit(_held(chain, above.certificate)) == ""
+    # Whoever gets the leaf alone cannot know by whom it is.
+    assert _unfit(_held(pair, above.certificate)).startswith("its ca.crt is not that of who has signed it")
+
+
+def test_a_role_more_than_was_asked_for_is_none_of_an_issuer() -> None:
+    by = authority("plant", NOW)
+    pair = issue(by, "c", NAMES, "node", NOW)
+    roles = ["headwater:role:node", "headwater:role:operator"]
+    files = _held(_with_uris(pair, by, roles), by.trusted)
+    assert _unfit(files) == "it has the role headwater:role:operator as well; let the issuer add none"
+    assert _unfit(_held(_with_uris(pair, by, [*roles[:1], "spiffe://plant/c"]), by.trusted)) == ""
+
+
+def test_a_certificate_has_to_be_for_both_sides() -> None:
+    by = authority("plant", NOW)
+    pair = issue(by, "c", NAMES, "node", NOW)
+    servers = _with_uris(pair, by, ["headwater:role:node"], [ExtendedKeyUsageOID.SERVER_AUTH])
+    assert _unfit(_held(servers, by.trusted)).startswith("it is not for servers and clients; ")
+
+
+def test_authorities_are_named_once() -> None:
+    a, b = authority("a", NOW).trusted, authority("b", NOW).trusted
+    assert union(a, None, bundle(b, a), b"none") == bundle(a, b)
+    assert union() == b""
+
+
+class Above:
+    """An authority that others sign by."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "above")])
+        self.certificate = self._signed(self._name, self._key).public_bytes(serialization.Encoding.PEM)
+
+    def below(self, name: str) -> Authority:
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = self._signed(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key)
+        written = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return Authority(Pair(made.public_bytes(serialization.Encoding.PEM), written))
+
+    def _signed(self, name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(NOW - DAY)
+            .not_valid_after(NOW + AUTHORITY_LASTS)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+
+
+def _with_uris(
+    pair: Pair, by: Authority, uris: list[str], uses: list[x509.ObjectIdentifier] | None = None
+) -> Pair:
+    """The same certificate with other URIs and uses."""
+    given = x509.load_pem_x509_certificate(pair.certificate)
+    signer = serialization.load_pem_private_key(by.signing.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    held = given.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    others = [each for each in held if not isinstance(each, x509.UniformResourceIdentifier)]
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(given.subject)
+        .issuer_name(given.issuer)
+        .public_key(given.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(given.not_valid_before_utc)
+        .not_valid_after(given.not_valid_after_utc)
+        .add_extension(
+            x509.SubjectAlternativeName([*others, *map(x509.UniformResourceIdentifier, uris)]), critical=False
+        )
+        .add_extension(x509.ExtendedKeyUsage(uses or both), critical=False)
+        .sign(signer, hashes.SHA256())
+    )
+    return Pair(made.public_bytes(serialization.Encoding.PEM), pair.key)

@@ -45,7 +45,41 @@ def test_everything_is_applied_to_an_empty_cluster_in_an_order_in_which_it_start
 
 def test_every_kind_that_is_rendered_has_its_place() -> None:
     spark = rendered(small(spec__root={"engine": "spark", "spark": {"executors": 1}}), [])
-    assert {each["kind"] for each in (*DESIRED, *spark)} == set(ORDER)
+    issued = rendered(small(spec__certificates={"issuerRef": {"name": "plant-ca"}}), [])
+    assert {each["kind"] for each in (*DESIRED, *spark, *issued)} == set(ORDER)
+
+
+def test_what_cert_manager_has_filled_is_taken_on_and_left_as_it_is() -> None:
+    issued = rendered(small(spec__certificates={"issuerRef": {"name": "plant-ca"}}), nodes("small", 1))
+    secret = one(issued, "Secret", "small-l1-0-tls")
+    assert "data" not in secret
+    filled = {
+        **secret,
+        "metadata": {
+            **secret["metadata"],
+            "ownerReferences": [],
+            "annotations": {names.ISSUED: "small-l1-0-tls"},
+        },
+        "data": {"tls.crt": "YQ=="},
+    }
+    assert compare(OWNER, [secret], [filled]).apply == (stamped(secret),)
+    # Once it is ours, what is in it is no concern of ours.
+    ours = deepcopy({**stamped(secret), "data": {"tls.crt": "Yg=="}})
+    ours["metadata"]["annotations"][names.ISSUED] = "small-l1-0-tls"
+    assert not compare(OWNER, [secret], [ours])
+    # A Secret that nobody has labelled is somebody else's.
+    bare = {**filled, "metadata": {"name": "small-l1-0-tls"}}
+    assert [each.reason for each in compare(OWNER, [secret], [bare]).conflicts] == [
+        "was not made by this topology"
+    ]
+    # It goes with what asks for it, and by nobody else: cert-manager would fill it again.
+    gone = compare(OWNER, [], [*_there(issued)]).delete
+    assert [key.kind for key in gone if key.name == "small-l1-0-tls"] == ["Certificate"]
+    # And the operator may have it back.
+    own = one(DESIRED, "Secret", "small-l1-0-tls")
+    annotations = {**stamped(secret)["metadata"]["annotations"], names.ISSUED: "small-l1-0-tls"}
+    held = {**secret, "metadata": {**secret["metadata"], "annotations": annotations}, "data": {"a": "YQ=="}}
+    assert compare(OWNER, [own], [held]).apply == (stamped(own),)
 
 
 @given(st.data())

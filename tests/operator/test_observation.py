@@ -125,3 +125,16 @@ def test_why_a_pod_is_not_ready() -> None:
     assert why(containerStatuses=[]) == "Starting"
     assert why() == "NotReady"
     assert why(phase="Failed", reason="Evicted") == "Evicted"
+
+
+def test_a_node_that_waits_for_its_certificate_is_known_by_it() -> None:
+    """Else it would have another number at each look."""
+    labels = {names.NODE: A.id}
+    asked = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate"}
+    certificate = {**asked, "metadata": {"name": f"{A.id}-tls", "labels": labels}}
+    of_root = {**asked, "metadata": {"name": "factory-root-tls", "labels": {}}}
+    seen = Observed((certificate, of_root), {})
+    assert [node.id for node in seen.begun] == [A.id]
+    assert seen.running == []
+    begun = Observed((certificate, deployment(A)), {})
+    assert [node.id for node in begun.begun] == [node.id for node in begun.running] == [A.id]

@@ -46,7 +46,7 @@ from tests.operator.trees import IMAGES, every, nodes, one, owner, rendered, tem
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 WRITE = os.environ.get("HEADWATER_SNAPSHOTS") == "write"
-KINDS_WITHOUT_MODEL = ("PodMonitor", "PrometheusRule")
+KINDS_WITHOUT_MODEL = ("PodMonitor", "PrometheusRule", "Certificate")
 
 
 # Trees
@@ -105,7 +105,19 @@ def _exposed() -> list[Manifest]:
     return rendered(document, tree, replicas=0, advertised=advertised, devices=b"devices\n", monitored=True)
 
 
-TREES = {"plain": _plain, "factory": _factory, "exposed": _exposed}
+def _issued() -> list[Manifest]:
+    document = small(
+        metadata__name="issued",
+        spec__ingest={"expose": "loadBalancer", "auth": {"caSecretRef": "devices"}},
+        spec__certificates={"issuerRef": {"name": "plant-ca", "kind": "ClusterIssuer"}},
+    )
+    pi = (("headwater.dev/device", "pi4"),)
+    tree = nodes("issued", 1, 1, selectors={0: pi})
+    advertised = {"issued-l1-0": "203.0.113.7:7070"}
+    return rendered(document, tree, advertised=advertised, devices=b"devices\n")
+
+
+TREES = {"plain": _plain, "factory": _factory, "exposed": _exposed, "issued": _issued}
 
 
 class _Dumper(yaml.SafeDumper):
@@ -212,7 +224,10 @@ def test_every_manifest_that_is_taken_can_be_rendered(document: dict[str, Any]) 
         kept = each["kind"] == "PersistentVolumeClaim" and "ownerReferences" not in metadata
         if not kept:
             (reference,) = metadata["ownerReferences"]
-            assert (reference["uid"], reference["controller"]) == (owner(document).uid, True)
+            # What cert-manager fills goes with its Certificate, and that with the topology.
+            filled = each["kind"] == "Secret" and "data" not in each
+            uid = f"uid of {metadata['name']}" if filled else owner(document).uid
+            assert (reference["uid"], reference["controller"]) == (uid, not filled)
             assert reference["blockOwnerDeletion"] is False
 
 

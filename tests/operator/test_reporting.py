@@ -111,6 +111,8 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         ),
         ({"rolled_back": "it did not come", "kept": 2}, "Degraded", ("True", "RolledBack")),
         ({"absent": frozenset({"factory-l1-0"})}, "Degraded", ("True", "MachinesLost")),
+        ({"awaited": {"a-tls": "no issuer"}}, "Progressing", ("True", "Certifying")),
+        ({"unfit": {"a-tls": "it has no ca.crt"}}, "Degraded", ("True", "CertificateUnfit")),
         ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
         ({"hindrance": "it is shared"}, "Degraded", ("True", "NoFailover")),
         ({"differing": ("it cannot shrink",), "refused": ("q",)}, "Degraded", ("True", "ClaimDiffers")),
@@ -156,6 +158,16 @@ def test_where_there_is_no_room_for_all_that_are_expected_it_is_not_ready() -> N
     above = next(node.id for node in report.nodes if node.role == "intermediate")
     assert told(replace(report, absent=frozenset({above})))["Ready"][0] == "True"
     assert told(replace(around, demand=40.0))["Ready"][0] == "True"
+
+
+def test_a_certificate_that_is_lacking_is_named_with_what_it_says() -> None:
+    report = replace(settled(), awaited={"b-tls": "c", "a-tls": "no issuer"}, unfit={"d-tls": "no ca.crt"})
+    assert not report.arrived
+    messages = {each["type"]: each["message"] for each in status_of(report, {}, NOW)["conditions"]}
+    assert messages["Progressing"].endswith(
+        "2 of cert-manager's Certificates are waited for: a-tls: no issuer"
+    )
+    assert messages["Degraded"].endswith("1 of cert-manager's Certificates cannot be used: d-tls: no ca.crt")
 
 
 def test_a_root_that_does_not_answer() -> None:

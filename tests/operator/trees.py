@@ -54,9 +54,14 @@ def material(
     advertised: Mapping[str, str] | None = None,
     devices: bytes | None = None,
 ) -> Material:
+    everybody = parties(given, topology, tree, advertised or {})
+    if topology.issuer is not None:
+        filled = tuple((party.secret, f"uid of {party.secret}") for party in everybody)
+        trust = b"authority\n"
+        return Material(None, {}, devices, requested=everybody, filled=filled, trust=trust, mounted=True)
     issued = {
         party.secret: Pair(f"{party.id} certificate\n".encode(), f"{party.id} key\n".encode())
-        for party in parties(given, topology, tree, advertised or {})
+        for party in everybody
     }
     return Material(Authority(Pair(b"authority\n", b"authority key\n")), issued, devices)
 

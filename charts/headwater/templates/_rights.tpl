@@ -32,6 +32,11 @@
   resources: [podmonitors, prometheusrules]
   verbs: [get, list, create, patch, delete]
 {{- end }}
+{{- if .Values.certManager.rbac }}
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, list, create, patch, delete]
+{{- end }}
 {{- if .Values.spark.executors.rbac }}
 # The driver of a Spark root with executors gets an account of its own; what that may do, the operator has to be
 # allowed as well, or it could not grant it.

@@ -17,6 +17,7 @@ from headwater.topology.sections import InvalidTopology
 from headwater.topology.tree import (
     Archive,
     Ingest,
+    Issuer,
     LayerPlacement,
     Limits,
     NodeClass,
@@ -40,6 +41,7 @@ __all__ = [
     "Functions",
     "Ingest",
     "InvalidTopology",
+    "Issuer",
     "LayerPlacement",
     "Limits",
     "NodeClass",

@@ -36,6 +36,7 @@ from headwater.topology.tree import (
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
+    ISSUER_GROUP,
     KEYS_PER_SOURCE,
     MARGIN,
     MAX_NODES,
@@ -50,6 +51,8 @@ from headwater.topology.tree import (
     Expose,
     Failover,
     Ingest,
+    Issuer,
+    IssuerKind,
     Limits,
     NodeClass,
     NodeSpec,
@@ -98,6 +101,7 @@ def topology_of(document: Mapping[str, Any], functions: Functions = no_functions
         archive=_archive(spec.section("archive")),
         ingest=_ingest(spec.section("ingest")),
         policies=_policies(spec.section("policies")),
+        issuer=_issuer(spec.section("certificates")),
         suspend=spec.flag("suspend"),
     )
     slowest = max((source.lateness for source in sources), default=0)
@@ -270,6 +274,23 @@ def _ingest(section: Section | None) -> Ingest:
         auth.done()
     section.done()
     return Ingest(next(known for known in get_args(Expose) if known == expose), secret)
+
+
+def _issuer(section: Section | None) -> Issuer | None:
+    if section is None:
+        return None
+    given = section.section("issuerRef", required=True)
+    section.done()
+    if given is None:
+        return None
+    kind = given.choice("kind", get_args(IssuerKind), "Issuer")
+    found = Issuer(
+        given.text("name", subdomain, remedy="name an issuer of cert-manager"),
+        next(known for known in get_args(IssuerKind) if known == kind),
+        given.text("group", subdomain, required=False) or ISSUER_GROUP,
+    )
+    given.done()
+    return found
 
 
 def _policies(section: Section | None) -> Policies:

@@ -22,11 +22,13 @@ RETAIN = 7 * 86_400 * SECOND
 ARCHIVE_BYTES = 10 << 30
 SINK_TIMEOUT = 30 * SECOND
 DRAIN_TIMEOUT = 300 * SECOND
+ISSUER_GROUP = "cert-manager.io"
 
 Mode = Literal["pool", "perNode"]
 Expose = Literal["clusterIP", "nodePort", "hostPort", "loadBalancer"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 Engine = Literal["spark", "embedded"]
+IssuerKind = Literal["Issuer", "ClusterIssuer"]
 DeletionPolicy = Literal["Retain", "Delete"]
 Failover = Literal["manual", "auto"]
 AccessMode = Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"]
@@ -130,6 +132,15 @@ class Ingest:
 
 
 @dataclass(frozen=True, slots=True)
+class Issuer:
+    """What issues the certificates of a tree in place of the operator: an issuer of cert-manager."""
+
+    name: str
+    kind: IssuerKind = "Issuer"
+    group: str = ISSUER_GROUP
+
+
+@dataclass(frozen=True, slots=True)
 class Policies:
     """Which objects a cluster gets beside the pods."""
 
@@ -214,6 +225,8 @@ class Topology:
     archive: Archive | None = None
     ingest: Ingest = Ingest()
     policies: Policies = Policies()
+    # None: an authority of its own.
+    issuer: Issuer | None = None
     suspend: bool = False
 
     @property

@@ -23,6 +23,7 @@ from headwater.topology.tree import (
     FLUSH_INTERVAL,
     HORIZON,
     IDLE_AFTER,
+    ISSUER_GROUP,
     KEYS_PER_SOURCE,
     MARGIN,
     MAX_NODES,
@@ -35,6 +36,7 @@ from headwater.topology.tree import (
     Engine,
     Expose,
     Failover,
+    IssuerKind,
 )
 from headwater_operator.crds import cel, query
 from headwater_operator.crds.fields import (
@@ -89,6 +91,7 @@ def spec() -> Schema:
             ),
             "archive": _archive(),
             "ingest": _ingest(),
+            "certificates": _certificates(),
             "policies": mapping(
                 "Which objects there are beside the pods.",
                 {
@@ -330,6 +333,23 @@ def _ingest() -> Schema:
                 ("caSecretRef",),
             ),
         },
+    )
+
+
+def _certificates() -> Schema:
+    issuer = mapping(
+        "The issuer, of cert-manager or one that it knows.",
+        {
+            "name": subdomain("Of an Issuer in the namespace of the topology, or of a ClusterIssuer."),
+            "kind": choice("Issuer (default) or ClusterIssuer.", get_args(IssuerKind)),
+            "group": subdomain(f"The API group of the issuer (default {ISSUER_GROUP})."),
+        },
+        ("name",),
+    )
+    return mapping(
+        "Who issues the certificates of the tree; without it the operator does, by an authority of its own.",
+        {"issuerRef": issuer},
+        ("issuerRef",),
     )
 
 

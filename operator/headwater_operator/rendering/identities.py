@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headwater.topology import TOPOLOGY_KIND
 from headwater.topology.tree import Topology
 from headwater_operator import names
-from headwater_operator.certificates import Authority, Pair, Role, bundle, issue, needs_renewal
+from headwater_operator.certificates import Authority, Pair, Role, bundle, issue, needs_renewal, union
 from headwater_operator.layout import TreeNode
 from headwater_operator.rendering.objects import Manifest, Owner, manifest
 
@@ -29,9 +30,21 @@ class Material:
     """The authority of a tree, what it has issued by Secret, and the authority of the devices, if they have
     certificates."""
 
-    authority: Authority
+    # None: cert-manager issues them.
+    authority: Authority | None
     issued: Mapping[str, Pair]
     devices: bytes | None = None
+    # Whom the tree trusts as well, while it goes over from another authority.
+    others: bytes = b""
+    # Whether cert-manager is to issue others in their place: it must not take them for its own.
+    yielding: bool = False
+    # Who has a certificate by cert-manager, and the Secrets that it has filled, with the uids of their
+    # Certificates.
+    requested: tuple[Identity, ...] = ()
+    filled: tuple[tuple[str, str], ...] = ()
+    # Whom the tree trusts, where that is no matter of each Secret; and whether pods read it there.
+    trust: bytes | None = None
+    mounted: bool = False
 
 
 def parties(
@@ -89,28 +102,40 @@ def _within(owner: Owner, name: str) -> Iterator[str]:
 def certificates(
     owner: Owner, everybody: Sequence[Identity], nodes: Sequence[TreeNode], material: Material
 ) -> Iterator[Manifest]:
-    """The Secrets of all parties, and that of the authority."""
+    """The Secrets of all parties that have their certificates from the authority, and its own."""
     authority = material.authority
+    if authority is None:
+        return
     held = {"tls.crt": authority.signing.certificate, "tls.key": authority.signing.key}
     if authority.successor is not None:
         held |= {"next.crt": authority.successor.certificate, "next.key": authority.successor.key}
     if authority.former is not None:
         held |= {"former.crt": authority.former}
     yield _secret(owner, names.authority(owner.name), held | {"ca.crt": authority.trusted})
+    trusted = union(authority.trusted, material.others) if material.others else authority.trusted
     children = {names.certificate(node.id) for node in nodes if node.role == "child"}
-    labels = {
-        names.certificate(node.id): {names.NODE: node.id, names.LAYER: str(node.layer)} for node in nodes
-    }
+    more = labels(nodes)
     for party in everybody:
-        pair = material.issued[party.secret]
+        pair = material.issued.get(party.secret)
+        if pair is None:
+            continue
         # Devices speak to children alone: nobody else trusts who is known by their authority.
         devices = material.devices if party.secret in children else None
         files = {
             "tls.crt": pair.certificate,
             "tls.key": pair.key,
-            "ca.crt": bundle(authority.trusted, devices),
+            "ca.crt": bundle(trusted, devices),
         }
-        yield _secret(owner, party.secret, files, labels.get(party.secret))
+        found = _secret(owner, party.secret, files, more.get(party.secret))
+        if material.yielding:
+            issuer = {"name": owner.name, "kind": TOPOLOGY_KIND, "group": names.GROUP}
+            found["metadata"]["annotations"] = {names.ISSUER[part]: issuer[part] for part in issuer}
+        yield found
+
+
+def labels(nodes: Iterable[TreeNode]) -> dict[str, dict[str, str]]:
+    """Of the Secrets of nodes, beside those that all have."""
+    return {names.certificate(node.id): {names.NODE: node.id, names.LAYER: str(node.layer)} for node in nodes}
 
 
 def authority_of(data: Mapping[str, bytes]) -> Authority | None:

@@ -14,7 +14,7 @@ from headwater.durations import SECOND
 from headwater.topology.tree import LayerPlacement, Resources, Topology
 from headwater_operator import names
 from headwater_operator.layout import TreeNode
-from headwater_operator.rendering import bootstrap, pods, scheduling
+from headwater_operator.rendering import bootstrap, issuing, pods, scheduling
 from headwater_operator.rendering.objects import Manifest, Owner, manifest, of_topology
 from headwater_operator.rendering.pods import Container, Images, Variable, Volume, variable
 
@@ -35,9 +35,12 @@ def deployments(
     *,
     restart: str | None,
     advertised: Mapping[str, str],
+    mounted: bool,
 ) -> Iterator[Manifest]:
+    """`mounted`: whom nodes trust they read from where all do."""
     for node in nodes:
-        yield _deployment(owner, topology, node, images, restart, advertised.get(node.id))
+        held = issuing.volume(owner.name, names.certificate(node.id), node.role == "child", mounted)
+        yield _deployment(owner, topology, node, images, restart, advertised.get(node.id), held)
 
 
 def labels(node: TreeNode) -> dict[str, str]:
@@ -51,6 +54,7 @@ def _deployment(
     images: Images,
     restart: str | None,
     advertised: str | None,
+    certificates: Mapping[str, Any],
 ) -> Manifest:
     found = manifest(
         owner,
@@ -64,7 +68,7 @@ def _deployment(
             "selector": {"matchLabels": of_topology(owner, node=node.id)},
             # The one before is told to go first: of two with one name the later one ends the earlier one.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "template": _template(owner, topology, node, images, restart, advertised),
+            "template": _template(owner, topology, node, images, restart, advertised, certificates),
         },
     )
     # By which it is known again what kind of node it is, whatever the manifest says by then.
@@ -83,6 +87,7 @@ def _template(
     images: Images,
     restart: str | None,
     advertised: str | None,
+    certificates: Mapping[str, Any],
 ) -> dict[str, Any]:
     placement = _placement(topology, node)
     annotations = {} if restart is None else {names.RESTART: restart}
@@ -106,7 +111,7 @@ def _template(
         placement,
         images,
         container,
-        names.certificate(node.id),
+        certificates,
         volumes,
         labels=labels(node),
         annotations=annotations,

@@ -84,7 +84,7 @@ def template(
     placement: LayerPlacement,
     images: Images,
     container: Container,
-    secret: str,
+    certificates: Mapping[str, Any],
     volumes: Sequence[Volume] = (),
     *,
     labels: Mapping[str, str],
@@ -92,10 +92,10 @@ def template(
     grace: int,
     spec: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The pod of one program with its certificate; `spec` is what is its own."""
+    """The pod of one program; `certificates` is the volume with its own, `spec` is what is its own else."""
     mounted = [
         TMP,
-        Volume("tls", TLS_PATH, {"secret": {"secretName": secret, "defaultMode": 0o440}}),
+        Volume("tls", TLS_PATH, certificates),
         *volumes,
     ]
     optional = {

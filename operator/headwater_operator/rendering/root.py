@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.topology.tree import Resources, Topology
 from headwater_operator import names
-from headwater_operator.rendering import bootstrap, executors, pods, scheduling, sinks
+from headwater_operator.rendering import bootstrap, executors, issuing, pods, scheduling, sinks
 from headwater_operator.rendering.objects import Manifest, Owner, manifest, of_topology
 from headwater_operator.rendering.pods import Container, Images, Volume
 
@@ -30,7 +30,7 @@ _RESOURCES = {
 
 
 def stateful_set(
-    owner: Owner, topology: Topology, images: Images, *, replicas: int, restart: str | None
+    owner: Owner, topology: Topology, images: Images, *, replicas: int, restart: str | None, mounted: bool
 ) -> Manifest:
     return manifest(
         owner,
@@ -46,7 +46,7 @@ def stateful_set(
             # With the other policy a pod that never becomes ready is not replaced by one that would.
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "RollingUpdate"},
-            "template": _template(owner, topology, images, restart),
+            "template": _template(owner, topology, images, restart, mounted),
         },
     )
 
@@ -89,7 +89,9 @@ def _labels() -> dict[str, str]:
     return {names.ROLE: names.ROOT}
 
 
-def _template(owner: Owner, topology: Topology, images: Images, restart: str | None) -> dict[str, Any]:
+def _template(
+    owner: Owner, topology: Topology, images: Images, restart: str | None, mounted: bool
+) -> dict[str, Any]:
     placement, asked = topology.placement.root, topology.root
     annotations = {names.CONFIGURATION: bootstrap.of_the_root(topology, executor(owner, topology, images))}
     if restart is not None:
@@ -119,7 +121,7 @@ def _template(owner: Owner, topology: Topology, images: Images, restart: str | N
         placement,
         images,
         container,
-        names.certificate(names.root(owner.name)),
+        issuing.volume(owner.name, names.certificate(names.root(owner.name)), False, mounted),
         [bootstrap.volume(owner), _volume(owner, topology)],
         labels=_labels(),
         annotations=annotations,
