@@ -1,7 +1,8 @@
 """An API server alone: etcd and kube-apiserver as two processes of this machine, for work on the operator.
 
 There are no controllers, no scheduler and no nodes behind it: objects are kept and watched, and nothing comes
-of them. It starts in seconds from the programs that a kind cluster has left in the cache.
+of them. It starts in seconds from the programs that a kind cluster has left in the cache; where that had the
+stock node image, they are built first, once.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from typing import Any
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from airgap_kind import gobuilds
+from airgap_kind import gobuilds, toolchain
 from airgap_kind.cache import Cache, architecture, default_root
+from airgap_kind.progress import Progress
 from airgap_kind.versions import VERSIONS
 
 # How long a server may take to answer, in seconds.
@@ -63,21 +65,21 @@ def write_kubeconfig(path: Path, cluster: dict[str, Any], user: dict[str, Any]) 
     return path
 
 
-def programs() -> dict[str, Path] | None:
-    """etcd and kube-apiserver of the cache; None where they have not been built."""
-    builds, machine = Cache(default_root(environ)).builds, architecture()
-    found = {
-        "etcd": builds / gobuilds.etcd(VERSIONS).key(machine) / "etcd",
-        "kube-apiserver": builds / gobuilds.kubernetes(VERSIONS).key(machine) / "kube-apiserver",
-    }
-    return found if all(path.exists() for path in found.values()) else None
+def program(name: str) -> Path:
+    """etcd, or one of Kubernetes: of the cache, where a cluster with a node image of ours has left it, or
+    built now."""
+    cache, progress = Cache(default_root(environ)), Progress()
+    build = gobuilds.etcd(VERSIONS) if name == "etcd" else gobuilds.kubernetes(VERSIONS)
+    there = cache.builds / build.key(architecture()) / name
+    if not there.exists():
+        with cache.lock(progress):
+            gobuilds.built(build, cache, lambda: toolchain.find(cache, VERSIONS, progress), progress)
+    return there
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[ApiServer]:
     """One with its data in a folder; both processes end with the block, and with this process."""
-    found = programs()
-    assert found is not None, "no kube-apiserver in the cache; `make cluster` builds one, or set KUBECONFIG"
     etcd, peers, port = _free(), _free(), _free()
     url = f"https://127.0.0.1:{port}"
     key = folder / "accounts.key"
@@ -94,7 +96,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
         stack.enter_context(
             process(
                 folder / "etcd.log",
-                found["etcd"],
+                program("etcd"),
                 f"--data-dir={folder / 'etcd'}",
                 f"--listen-client-urls=http://127.0.0.1:{etcd}",
                 f"--advertise-client-urls=http://127.0.0.1:{etcd}",
@@ -107,7 +109,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
         server = stack.enter_context(
             process(
                 folder / "apiserver.log",
-                found["kube-apiserver"],
+                program("kube-apiserver"),
                 f"--etcd-servers=http://127.0.0.1:{etcd}",
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",
@@ -131,11 +133,9 @@ def running(folder: Path) -> Iterator[ApiServer]:
 @contextmanager
 def collecting(folder: Path, kubeconfig: Path) -> Iterator[None]:
     """With the one controller that takes away what belongs to objects that are gone."""
-    found = programs()
-    assert found is not None, "no kube-controller-manager in the cache; `make cluster` builds one"
-    program = found["kube-apiserver"].with_name("kube-controller-manager")
     arguments = ["--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0"]
-    with process(folder / "controllers.log", program, f"--kubeconfig={kubeconfig}", *arguments):
+    manager = program("kube-controller-manager")
+    with process(folder / "controllers.log", manager, f"--kubeconfig={kubeconfig}", *arguments):
         yield
 
 

@@ -30,9 +30,6 @@ from headwater_operator.kinds import Kind
 from headwater_operator.rendering import Material, Owner
 from headwater_operator.rendering.identities import certificates
 
-# One API server is enough, and a build of cert-manager too.
-pytestmark = pytest.mark.alone
-
 ISSUER = Kind("cert-manager.io", "v1", "Issuer", "issuers")
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
 PARTIES = ("small-root-tls", "small-operator-tls", "small-l1-0-tls")
