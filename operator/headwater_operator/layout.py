@@ -5,6 +5,7 @@ Numbers of nodes are never given twice. As few nodes as can be begin, end or tur
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,12 @@ class TreeNode:
     selector: Selector = ()
     # The one node of the cluster that it is for, by its label kubernetes.io/hostname; None: any that fits.
     host: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Which machines it is for, as its objects say it: by that it is known again, whatever the manifest
+        says by then."""
+        return json.dumps({"selector": dict(self.selector), "host": self.host}, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

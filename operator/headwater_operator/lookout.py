@@ -111,6 +111,12 @@ class Lookout:
         taken = [each for each in self._pool.map(got, missing) if each is not None]
         return replace(observed, objects=(*observed.objects, *taken)) if taken else observed
 
+    def is_taken(self, observed: Observed, namespace: str, secret: str) -> bool:
+        """Whether somebody else has a Secret of a name that is not the topology's yet."""
+        if any(each["metadata"]["name"] == secret for each in observed.of_kind("Secret")):
+            return False
+        return self._cluster.get(kinds.SECRET, namespace, secret) is not None
+
     def taken_secrets(self, observed: Observed, namespace: str, parties: Iterable[Identity]) -> list[str]:
         """Secrets of others that cert-manager would overwrite, because they have the name of a party's."""
         known = {

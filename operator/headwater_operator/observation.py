@@ -60,9 +60,10 @@ class Observed:
 
     @property
     def begun(self) -> list[TreeNode]:
-        """Those, and the ones that have a Service or a Certificate of their own: they wait for an address or
-        a certificate, with which they are to run. Another number each time, and none would ever have one."""
-        waiting = [*self.of_kind("Service"), *self.of_kind("Certificate")]
+        """Those, and the ones that have a Service, a Certificate or its Secret of their own: they wait for an
+        address or a certificate with which they are to run, or the API server does not take them. Another
+        number each time, and none would ever have one."""
+        waiting = [each for kind in ("Service", "Certificate", "Secret") for each in self.of_kind(kind)]
         found = {node.id: node for node in _nodes(waiting)}
         return _in_order((found | {node.id: node for node in self.running}).values())
 
@@ -195,7 +196,8 @@ def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str
             told = state.get(kind)
             if told is not None and told.get("reason") not in ("ContainerCreating", "PodInitializing", None):
                 before = (container.get("lastState") or {}).get("terminated") or {}
-                said = told.get("message") or before.get("message") or ""
+                # What the program said is worth more than that it is waited with the next try.
+                said = _last_word(told if kind == "terminated" else before) or told.get("message") or ""
                 code = told.get("exitCode", before.get("exitCode"))
                 more = "" if code is None else f"exit code {code}"
                 return told["reason"], "; ".join(part for part in (said, more) if part) or told["reason"]
@@ -207,6 +209,19 @@ def _why(status: Document, conditions: Mapping[str, Document]) -> tuple[str, str
     if not status.get("containerStatuses"):
         return "Starting", "its image is pulled or its volumes are mounted"
     return "NotReady", "it does not say that it is ready"
+
+
+def _last_word(terminated: Document) -> str:
+    """What a program of ours said last, of what Kubernetes has kept of its log; empty: nothing telling."""
+    for line in reversed((terminated.get("message") or "").strip().splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            return line
+        if isinstance(found, dict) and "problem" in found:
+            reason = found.get("reason")
+            return f"{reason}: {found['problem']}" if reason else str(found["problem"])
+    return ""
 
 
 def _is_outdated(workload: Document) -> bool:
@@ -228,7 +243,7 @@ def _in_order(nodes: Iterable[TreeNode]) -> list[TreeNode]:
 def _node(document: Document) -> TreeNode | None:
     """That which an object of its name is for, or its Certificate."""
     metadata = document["metadata"]
-    of_certificate = document["kind"] == "Certificate"
+    of_certificate = document["kind"] in ("Certificate", "Secret")
     id = (metadata.get("labels") or {}).get(names.NODE, "") if of_certificate else metadata["name"]
     known = names.parts(id)
     if known is None or metadata.get("deletionTimestamp") is not None or len(id) > NAME_LIMIT:

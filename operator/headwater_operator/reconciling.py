@@ -356,7 +356,12 @@ class _Look:
         advertised = observed.advertised(topology)
         everybody = parties(self._owner, topology, nodes, advertised)
         now = datetime.fromtimestamp(time.time(), UTC)
-        has = issuance(self._owner.name, topology.issuer, everybody, observed, self._devices(topology), now)
+        authority = names.authority(self._owner.name)
+        if self._of.lookout.is_taken(observed, self._owner.namespace, authority):
+            # Whatever were signed would be signed by another one at the next look.
+            return replace(report, conflicts=(_not_ours(authority),))
+        devices, shut_out = self._devices(topology)
+        has = issuance(self._owner.name, topology.issuer, everybody, observed, devices, now)
         for secret, why in has.renewed.items():
             if secret in observed.secrets:
                 extra = {**self._who, "secret": secret, "reason": why}
@@ -373,7 +378,8 @@ class _Look:
             advertised=advertised,
             monitored=self._of.lookout.monitored,
         )
-        later_on = self._not_yet(topology, nodes, observed, advertised, has)
+        unaddressed = _unaddressed(topology, nodes, observed, advertised)
+        later_on = self._not_yet(nodes, observed, unaddressed, has)
         taken = self._of.lookout.taken_secrets(observed, self._owner.namespace, has.material.requested)
         wanted = [
             each
@@ -396,7 +402,7 @@ class _Look:
         if now_due or actions.delete:
             changed = {"applied": len(now_due), "deleted": len(actions.delete), "later": len(later)}
             log.info("objects were changed", extra={**self._who, **changed})
-        others = [Conflict(Key("", "Secret", name), "was not made by this topology") for name in taken]
+        others = map(_not_ours, taken)
         return replace(
             report,
             conflicts=(*actions.conflicts, *others),
@@ -404,43 +410,36 @@ class _Look:
             later=tuple(later),
             failed=words(failed) if failed else "",
             differing=claims.differences(topology.root, held),
+            shut_out=shut_out,
+            unaddressed=unaddressed,
             awaited=has.awaited,
             unfit=has.unfit,
         )
 
     def _not_yet(
-        self,
-        topology: Topology,
-        nodes: Sequence[TreeNode],
-        observed: Observed,
-        advertised: Mapping[str, str],
-        has: Issuance,
+        self, nodes: Sequence[TreeNode], observed: Observed, unaddressed: frozenset[str], has: Issuance
     ) -> set[tuple[str, str]]:
-        """What is not begun yet, by kind and name: who has no certificate, and children without an address,
-        which would have to start again to tell it. What runs goes on."""
+        """What is not begun yet, by kind and name: who has no certificate, and children without an address.
+        What runs goes on."""
         begun = {each["metadata"]["name"] for each in observed.of_kind("Deployment")}
         found = {("Deployment", node.id) for node in nodes if has.lacks(node.id) and node.id not in begun}
-        if topology.ingest.expose in OUTSIDE:
-            children = {node.id for node in nodes if node.role == "child"}
-            begun = {node.id for node in observed.running}
-            found |= {("Deployment", id) for id in children - advertised.keys() - begun}
+        found |= {("Deployment", id) for id in unaddressed}
         root = names.root(self._owner.name)
         if has.lacks(root) and not observed.of_kind("StatefulSet"):
             found.add(("StatefulSet", root))
         return found
 
-    def _devices(self, topology: Topology) -> bytes | None:
-        """The authority of the devices' certificates."""
+    def _devices(self, topology: Topology) -> tuple[bytes | None, str]:
+        """The authority of the devices' certificates, and why none of them is let in."""
         if topology.ingest.ca_secret is None:
-            return None
+            return None, ""
         found = self._of.cluster.get(kinds.SECRET, self._owner.namespace, topology.ingest.ca_secret)
         observed = Observed(() if found is None else (found,), {})
         files = observed.secrets.get(topology.ingest.ca_secret, {})
-        if "ca.crt" not in files:
-            said = f"the Secret {topology.ingest.ca_secret} has no ca.crt: no device is let in"
-            self._event("NoAuthority", said, warning=True)
-            return None
-        return files["ca.crt"]
+        if "ca.crt" in files:
+            return files["ca.crt"], ""
+        lacks = "does not exist" if found is None else "has no ca.crt"
+        return None, f"the Secret {topology.ingest.ca_secret} {lacks}: no device is let in"
 
     # What is kept
 
@@ -486,3 +485,18 @@ class _Look:
     @property
     def _who(self) -> dict[str, str]:
         return {"namespace": self._owner.namespace, "topology": self._owner.name}
+
+
+def _unaddressed(
+    topology: Topology, nodes: Iterable[TreeNode], observed: Observed, advertised: Mapping[str, str]
+) -> frozenset[str]:
+    """Children that are reached from outside, and have no address yet: those that began now would have to
+    start again to tell it."""
+    if topology.ingest.expose not in OUTSIDE:
+        return frozenset()
+    children = {node.id for node in nodes if node.role == "child"}
+    return frozenset(children - advertised.keys() - {node.id for node in observed.running})
+
+
+def _not_ours(secret: str) -> Conflict:
+    return Conflict(Key("", "Secret", secret), "was not made by this topology")

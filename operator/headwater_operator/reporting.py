@@ -29,6 +29,17 @@ SPACING = 30.0
 SLACK = 1e-6
 # Exit codes of the root: executors do not see its checkpoint; it cannot start as it is, or has halted.
 NOT_SHARED, HALTED = 6, (2, 4)
+# What Kubernetes says of containers that somebody has to see to.
+FAILING = (
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImageNeverPull",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,10 @@ class Report:
     changing: Sequence[str] = ()
     later: Sequence[str] = ()
     refused: Sequence[str] = ()
+    # Why no device is let in; empty: they are.
+    shut_out: str = ""
+    # Nodes that wait for the address of their Service.
+    unaddressed: frozenset[str] = frozenset()
     # What is asked for of the root's claim and cannot be had.
     differing: Sequence[str] = ()
     # Of a root that is to be made elsewhere by itself: why it is not, or would not be.
@@ -203,6 +218,8 @@ def _planned(report: Report) -> Told:
     if report.problem is not None:
         reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
         return False, reason, listed(report.problem.problems)
+    if report.suspended:
+        return True, "Suspended", "it is planned again when spec.suspend goes"
     if report.layout is None:
         return False, "NotYet", "it was not planned yet"
     notes = "".join(f"; {note}" for note in report.layout.plan.notes)
@@ -263,10 +280,10 @@ def _degraded(report: Report) -> Told:
     if report.rolled_back is not None:
         kept = f"generation {report.kept} runs instead" if report.kept else "nothing else is known to run"
         return True, "RolledBack", f"{report.rolled_back}; {kept}"
-    if report.problem is not None and report.kept:
+    if report.problem is not None:
         reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
-        said = f"generation {report.kept} runs on: {listed(report.problem.problems)}"
-        return True, reason, said
+        runs = f"generation {report.kept} runs on" if report.kept else "nothing runs"
+        return True, reason, f"{runs}: {listed(report.problem.problems)}"
     if (halted := _halted(report)) is not None:
         return halted
     if report.failed:
@@ -280,6 +297,11 @@ def _degraded(report: Report) -> Told:
     if ids := sorted(report.absent):
         said = f"{len(ids)} nodes are on machines that are lost: {', '.join(ids[:WORST])}"
         return True, "MachinesLost", said
+    if failing_pods := _failing(report):
+        id, reason, said = failing_pods[0]
+        return True, "PodsFail", f"{len(failing_pods)} pods do not start: {id}: {reason}: {said}"
+    if report.shut_out:
+        return True, "NoAuthority", report.shut_out
     root = report.observed.root
     if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
@@ -294,6 +316,13 @@ def _degraded(report: Report) -> Told:
         listed_ids = ", ".join(report.refused[:WORST])
         return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
     return False, "AsPlanned", "nothing is wrong that is known of"
+
+
+def _failing(report: Report) -> list[tuple[str, str, str]]:
+    """Pods that time alone does not help: who, and why in a word and a sentence."""
+    ids = (names.root(report.topology), *(node.id for node in report.nodes))
+    pods = ((id, report.observed.pod(id)) for id in ids)
+    return [(id, *pod.why) for id, pod in pods if pod is not None and pod.why[0] in FAILING]
 
 
 def _halted(report: Report) -> Told | None:
@@ -358,6 +387,8 @@ def _worst(report: Report, node: TreeNode) -> Status:
 
 def _why(report: Report, node: TreeNode) -> tuple[str, str]:
     pod = report.observed.pod(node.id)
+    if pod is None and node.id in report.unaddressed:
+        return "NoAddress", f"waits for the address of Service {node.id}"
     if pod is None:
         return "NoPod", "has no pod yet"
     if pod.ready:

@@ -8,7 +8,6 @@ from headwater.topology import Topology
 from headwater_operator import names
 from headwater_operator.layout import Host, TreeNode
 from headwater_operator.observation import Observed, pods_of
-from headwater_operator.rendering.nodes import place
 from headwater_operator.specification import specification
 from tests.operator.test_layout import topology
 from tests.operator.views import deployment, member, observed, pod, root
@@ -81,7 +80,7 @@ def test_pods_of_what_was_before_are_outdated() -> None:
 
 def test_a_node_that_waits_for_an_address_is_known_again_by_its_service() -> None:
     waits = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (("disk", "ssd"),), None)
-    placed = {"name": waits.id, "annotations": {names.PLACE: place(waits)}}
+    placed = {"name": waits.id, "annotations": {names.PLACE: waits.place}}
     service = {"kind": "Service", "metadata": placed}
     layer = {"kind": "Service", "metadata": {"name": "factory-l1"}}
     bound = TreeNode("factory-l1-8", 1, 8, "child", "", 0.0, (), "edge-3")
@@ -92,6 +91,30 @@ def test_a_node_that_waits_for_an_address_is_known_again_by_its_service() -> Non
     assert Observed((deployment(waits), {"kind": "Service", "metadata": {"name": waits.id}}), {}).begun == [
         waits
     ]
+
+
+def test_a_node_that_the_api_server_does_not_take_keeps_its_number() -> None:
+    waits = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (("disk", "ssd"),), None)
+    placed = {"labels": {names.NODE: waits.id}, "annotations": {names.PLACE: waits.place}}
+    secret = {"kind": "Secret", "metadata": {"name": names.certificate(waits.id), **placed}}
+    of_root = {"kind": "Secret", "metadata": {"name": "factory-root-tls"}}
+    assert Observed((secret, of_root), {}).begun == [waits]
+
+
+def test_what_a_program_said_last_is_why_its_pod_is_not_ready() -> None:
+    def why(message: str) -> tuple[str, str]:
+        waiting = {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container"}
+        before = {"exitCode": 4, "message": message}
+        container = {"state": {"waiting": waiting}, "lastState": {"terminated": before}}
+        (found,) = pods_of([pod(A.id, ready=False, containerStatuses=[container])])[A.id]
+        return found.why
+
+    started = '{"node": "root", "port": 7070}'
+    halted = '{"level": "error", "message": "halted", "reason": "CheckpointDiffers", "problem": "start that"}'
+    assert why(f"{started}\n{halted}\n") == ("CrashLoopBackOff", "CheckpointDiffers: start that; exit code 4")
+    assert why(f"{halted}\n{started}") == ("CrashLoopBackOff", "CheckpointDiffers: start that; exit code 4")
+    assert why("Killed") == ("CrashLoopBackOff", "Killed; exit code 4")
+    assert why(started) == ("CrashLoopBackOff", "back-off 10s restarting failed container; exit code 4")
 
 
 def test_children_are_reached_from_outside_by_what_the_api_server_gave() -> None:

@@ -182,7 +182,7 @@ def test_a_root_that_does_not_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    "code, reason", [(6, "CheckpointNotShared"), (4, "RootHalted"), (2, "RootHalted"), (1, "AsPlanned")]
+    "code, reason", [(6, "CheckpointNotShared"), (4, "RootHalted"), (2, "RootHalted"), (1, "PodsFail")]
 )
 def test_a_root_that_halts_says_why(code: int, reason: str) -> None:
     found = layout()
@@ -220,6 +220,33 @@ def test_sinks_and_windows_that_wait_are_told() -> None:
     assert report.observed.root is not None
     report.observed.root.sinks.add(name="postgres", failure="connection refused")
     assert told(report)["Degraded"] == ("True", "SinkFails")
+
+
+def test_what_somebody_has_to_see_to_is_degraded() -> None:
+    found = layout()
+    first = found.nodes[0].id
+    waits = {"reason": "ErrImagePull", "message": "headwater/node:1 is nowhere"}
+    pods = [pod(first, ready=False, containerStatuses=[{"state": {"waiting": waits}}]), ROOT_POD]
+    report = Report("plant", "factory", 1, 100, seen(found, pods=pods), found)
+    message = status_of(report, {}, NOW)["conditions"][3]["message"]
+    assert message == f"1 pods do not start: {first}: ErrImagePull: headwater/node:1 is nowhere"
+    assert told(settled(shut_out="no device is let in"))["Degraded"] == ("True", "NoAuthority")
+    # Nothing was good before: that nothing runs is no peace.
+    never = Report(
+        "plant", "factory", 1, 0, seen(found, pods=[]), problem=Invalid("no", [Problem("a", "b", "c")])
+    )
+    assert told(never)["Degraded"] == ("True", "InvalidSpec")
+
+
+def test_a_child_without_an_address_waits_for_it() -> None:
+    found = layout()
+    first = found.nodes[0].id
+    report = Report("plant", "factory", 1, 100, seen(found, pods=[]), found, unaddressed=frozenset({first}))
+    assert status_of(report, {}, NOW)["worst"][0] == {
+        "name": first,
+        "reason": "NoAddress",
+        "message": f"waits for the address of Service {first}",
+    }
 
 
 def test_a_tree_at_rest() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from headwater_operator import names
 from headwater_operator.layout import TreeNode
 from headwater_operator.observation import Observed, pods_of
-from headwater_operator.rendering.nodes import place
 from headwater_wire.v1 import control_pb2 as pb
 
 TOPOLOGY = "factory"
@@ -17,7 +16,7 @@ def deployment(node: TreeNode, **metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": node.id, "annotations": {names.PLACE: place(node)}, **metadata},
+        "metadata": {"name": node.id, "annotations": {names.PLACE: node.place}, **metadata},
     }
 
 

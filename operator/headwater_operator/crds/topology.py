@@ -261,6 +261,11 @@ def _root() -> Schema:
         },
         ("engine",),
         Rule(
+            "self.engine == oldSelf.engine",
+            "cannot be changed: the log of a root stays with its engine; make another topology for it",
+            ".engine",
+        ),
+        Rule(
             "!has(self.spark) || self.engine == 'spark'",
             "stands beside engine embedded; drop spark, or make the engine spark",
             ".spark",

@@ -114,7 +114,7 @@ def certificates(
     yield _secret(owner, names.authority(owner.name), held | {"ca.crt": authority.trusted})
     trusted = union(authority.trusted, material.others) if material.others else authority.trusted
     children = {names.certificate(node.id) for node in nodes if node.role == "child"}
-    more = labels(nodes)
+    more, place = labels(nodes), places(nodes)
     for party in everybody:
         pair = material.issued.get(party.secret)
         if pair is None:
@@ -127,10 +127,18 @@ def certificates(
             "ca.crt": bundle(trusted, devices),
         }
         found = _secret(owner, party.secret, files, more.get(party.secret))
+        annotations = place.get(party.secret, {})
         if material.yielding:
             issuer = {"name": owner.name, "kind": TOPOLOGY_KIND, "group": names.GROUP}
-            found["metadata"]["annotations"] = {names.ISSUER[part]: issuer[part] for part in issuer}
+            annotations |= {names.ISSUER[part]: issuer[part] for part in issuer}
+        if annotations:
+            found["metadata"]["annotations"] = annotations
         yield found
+
+
+def places(nodes: Iterable[TreeNode]) -> dict[str, dict[str, str]]:
+    """Annotations of what nodes have their certificates in, by Secret: it is there before they are."""
+    return {names.certificate(node.id): {names.PLACE: node.place} for node in nodes}
 
 
 def labels(nodes: Iterable[TreeNode]) -> dict[str, dict[str, str]]:

@@ -22,11 +22,11 @@ def certificates(
     issuer: Issuer,
     everybody: Iterable[Identity],
     labels: Mapping[str, Mapping[str, str]],
-    places: Mapping[str, str],
+    places: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Manifest]:
     """What is asked of cert-manager: the same names, uses and keys as by the authority of a tree. `labels`
-    are those of Secrets beside the ones that all have; `places` say which machines a node is for, which is
-    planned before it can be begun."""
+    are those of Secrets beside the ones that all have; `places` are annotations that say which machines
+    a node is for, which is planned before it can be begun."""
     for party in everybody:
         more = labels.get(party.secret, {})
         found = manifest(
@@ -56,7 +56,7 @@ def certificates(
             },
         )
         if party.secret in places:
-            found["metadata"]["annotations"] = {names.PLACE: places[party.secret]}
+            found["metadata"]["annotations"] = dict(places[party.secret])
         yield found
 
 

@@ -6,7 +6,6 @@ could only leave from the end.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -71,13 +70,8 @@ def _deployment(
             "template": _template(owner, topology, node, images, restart, advertised, certificates),
         },
     )
-    # By which it is known again what kind of node it is, whatever the manifest says by then.
-    found["metadata"]["annotations"] = {names.PLACE: place(node)}
+    found["metadata"]["annotations"] = {names.PLACE: node.place}
     return found
-
-
-def place(node: TreeNode) -> str:
-    return json.dumps({"selector": dict(node.selector), "host": node.host}, separators=(",", ":"))
 
 
 def _template(

@@ -47,7 +47,7 @@ def services(owner: Owner, topology: Topology, nodes: Sequence[TreeNode]) -> Ite
                 one = of_topology(owner, node=node.id)
                 found = _service(owner, node.id, tree_nodes.labels(node), kind, one)
                 # It is there before the node is, whose place is known by it until then.
-                found["metadata"]["annotations"] = {names.PLACE: tree_nodes.place(node)}
+                found["metadata"]["annotations"] = {names.PLACE: node.place}
                 yield found
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headwater.topology.tree import Topology
-from headwater_operator import names
 from headwater_operator.layout import TreeNode
 from headwater_operator.rendering import (
     bootstrap,
@@ -71,7 +70,7 @@ def _issued(
     """What there is of cert-manager's certificates."""
     labels = identities.labels(nodes)
     if topology.issuer is not None:
-        places = {names.certificate(node.id): tree_nodes.place(node) for node in nodes}
+        places = identities.places(nodes)
         yield from issuing.certificates(owner, topology.issuer, material.requested, labels, places)
     yield from issuing.adopted(owner, material.filled, labels)
     yield from issuing.trust(owner, material)
