@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from headwater.durations import SECOND
@@ -20,21 +19,20 @@ from headwater.topology import Topology, topology_of
 from headwater.topology.tree import RootSpec
 from headwater_operator import claims, failover, kinds, leaving, names
 from headwater_operator.asking import asked_of
+from headwater_operator.assembling import Assembling, Assembly
 from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.comparison import Conflict, Key, compare, stamped
-from headwater_operator.doing import Doing, words
-from headwater_operator.issuance import Issuance, issuance
+from headwater_operator.comparison import stamped
+from headwater_operator.doing import Doing
 from headwater_operator.keeping import Kept, kept_of, manifest_of
 from headwater_operator.layout import Host, Layout, TreeNode, laid_out
 from headwater_operator.lookout import Lookout
 from headwater_operator.measuring import Measured
 from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
-from headwater_operator.observation import OUTSIDE, Observed, Pod
-from headwater_operator.rendering import Images, Owner, parties, render
+from headwater_operator.observation import Observed, Pod
+from headwater_operator.rendering import Images, Owner
 from headwater_operator.reporting import Report
-from headwater_operator.rollout import in_turn, workloads
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
@@ -78,11 +76,10 @@ class Reconciler:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster, self.nodes, self.metrics = cluster, nodes, metrics
-        self.images = Images(
-            settings.node_image, settings.root_image, settings.pull_policy, settings.pull_secrets
-        )
+        images = Images(settings.node_image, settings.root_image, settings.pull_policy, settings.pull_secrets)
         pool = ThreadPoolExecutor(REQUESTS, "requests")
-        self.lookout, self.doing = Lookout(cluster, pool), Doing(cluster, pool)
+        self.lookout = Lookout(cluster, pool)
+        self.assembling = Assembling(cluster, self.lookout, Doing(cluster, pool), images)
         self.telling = Telling(cluster, self.lookout)
         self.clock, self.rollout = clock, settings.rollout
         self._memories: dict[tuple[str, str], Memory] = {}
@@ -351,95 +348,9 @@ class _Look:
     def _applied(
         self, report: Report, planned: Planned, nodes: Sequence[TreeNode], *, replicas: int
     ) -> Report:
-        """Have the cluster hold what it should, and say what it does not."""
-        observed, topology = report.observed, planned.topology
-        advertised = observed.advertised(topology)
-        everybody = parties(self._owner, topology, nodes, advertised)
-        now = datetime.fromtimestamp(time.time(), UTC)
-        authority = names.authority(self._owner.name)
-        if self._of.lookout.is_taken(observed, self._owner.namespace, authority):
-            # Whatever were signed would be signed by another one at the next look.
-            return replace(report, conflicts=(_not_ours(authority),))
-        devices, shut_out = self._devices(topology)
-        has = issuance(self._owner.name, topology.issuer, everybody, observed, devices, now)
-        for secret, why in has.renewed.items():
-            if secret in observed.secrets:
-                extra = {**self._who, "secret": secret, "reason": why}
-                log.info("a certificate is renewed", extra=extra)
-        wanted = render(
-            self._owner,
-            topology,
-            planned.document,
-            nodes,
-            self._of.images,
-            has.material,
-            replicas=replicas,
-            restart=self._annotations.get(names.RESTART),
-            advertised=advertised,
-            monitored=self._of.lookout.monitored,
-        )
-        unaddressed = _unaddressed(topology, nodes, observed, advertised)
-        later_on = self._not_yet(nodes, observed, unaddressed, has)
-        taken = self._of.lookout.taken_secrets(observed, self._owner.namespace, has.material.requested)
-        wanted = [
-            each
-            for each in wanted
-            if (each["kind"], each["metadata"]["name"]) not in later_on
-            and (each["kind"] != kinds.CERTIFICATE.name or each["metadata"]["name"] not in taken)
-        ]
-        held = claims.found(observed.objects, names.claim(self._owner.name))
-        wanted = [
-            claims.fitted(each, held) if each["kind"] == "PersistentVolumeClaim" else each for each in wanted
-        ]
-        wanted.append(manifest_of(self._owner, self._kept))
-        seen = self._of.lookout.with_taken(observed, self._owner.namespace, wanted)
-        objects = (
-            each for each in seen.objects if (each["kind"], each["metadata"]["name"]) not in has.untouched
-        )
-        actions = compare(self._owner, wanted, objects)
-        now_due, later = in_turn(actions.apply, observed)
-        failed = self._of.doing.done(replace(actions, apply=tuple(now_due)), self._owner.namespace)
-        if now_due or actions.delete:
-            changed = {"applied": len(now_due), "deleted": len(actions.delete), "later": len(later)}
-            log.info("objects were changed", extra={**self._who, **changed})
-        others = map(_not_ours, taken)
-        return replace(
-            report,
-            conflicts=(*actions.conflicts, *others),
-            changing=sorted(observed.outdated | workloads(now_due)),
-            later=tuple(later),
-            failed=words(failed) if failed else "",
-            differing=claims.differences(topology.root, held),
-            shut_out=shut_out,
-            unaddressed=unaddressed,
-            awaited=has.awaited,
-            unfit=has.unfit,
-        )
-
-    def _not_yet(
-        self, nodes: Sequence[TreeNode], observed: Observed, unaddressed: frozenset[str], has: Issuance
-    ) -> set[tuple[str, str]]:
-        """What is not begun yet, by kind and name: who has no certificate, and children without an address.
-        What runs goes on."""
-        begun = {each["metadata"]["name"] for each in observed.of_kind("Deployment")}
-        found = {("Deployment", node.id) for node in nodes if has.lacks(node.id) and node.id not in begun}
-        found |= {("Deployment", id) for id in unaddressed}
-        root = names.root(self._owner.name)
-        if has.lacks(root) and not observed.of_kind("StatefulSet"):
-            found.add(("StatefulSet", root))
-        return found
-
-    def _devices(self, topology: Topology) -> tuple[bytes | None, str]:
-        """The authority of the devices' certificates, and why none of them is let in."""
-        if topology.ingest.ca_secret is None:
-            return None, ""
-        found = self._of.cluster.get(kinds.SECRET, self._owner.namespace, topology.ingest.ca_secret)
-        observed = Observed(() if found is None else (found,), {})
-        files = observed.secrets.get(topology.ingest.ca_secret, {})
-        if "ca.crt" in files:
-            return files["ca.crt"], ""
-        lacks = "does not exist" if found is None else "has no ca.crt"
-        return None, f"the Secret {topology.ingest.ca_secret} {lacks}: no device is let in"
+        restart = self._annotations.get(names.RESTART)
+        assembly = Assembly(self._owner, nodes, replicas, restart, self._kept)
+        return self._of.assembling.done(report, planned, assembly)
 
     # What is kept
 
@@ -485,18 +396,3 @@ class _Look:
     @property
     def _who(self) -> dict[str, str]:
         return {"namespace": self._owner.namespace, "topology": self._owner.name}
-
-
-def _unaddressed(
-    topology: Topology, nodes: Iterable[TreeNode], observed: Observed, advertised: Mapping[str, str]
-) -> frozenset[str]:
-    """Children that are reached from outside, and have no address yet: those that began now would have to
-    start again to tell it."""
-    if topology.ingest.expose not in OUTSIDE:
-        return frozenset()
-    children = {node.id for node in nodes if node.role == "child"}
-    return frozenset(children - advertised.keys() - {node.id for node in observed.running})
-
-
-def _not_ours(secret: str) -> Conflict:
-    return Conflict(Key("", "Secret", secret), "was not made by this topology")
