@@ -118,6 +118,8 @@ class LocalTree:
             "parent": parent,
             "parent_address": f"127.0.0.1:{self.process(parent).port}",
             "flush_interval": self._topology.flush_interval / SECOND,
+            "idle_after": self._topology.idle_after / SECOND,
+            "horizon": self._topology.horizon / SECOND,
         }
         if self._limits is not None:
             given["ingest_limit"] = self._limits[0]

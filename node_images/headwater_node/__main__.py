@@ -21,6 +21,8 @@ The file is a JSON object; HEADWATER_ and a field in capitals, such as HEADWATER
   advertise             where others reach it, if that is not where it listens
   flush_interval        how often it sends on: seconds, or a duration such as 100ms
   future                how far beyond this machine's clock an event may lie to be read; 1d
+  idle_after            after what silence of a source windows close without it; 1m
+  horizon               how far ahead of the watermark a source is read, in event time; 1h
   metrics               host and port for /metrics, /healthz and /readyz; without it there are none
   archive               {path, rotate, retain, maxBytes}: where a child keeps raw events, as in the manifest
   tls                   {certificate, key, ca}: PEM files (HEADWATER_TLS_CERTIFICATE and so on);

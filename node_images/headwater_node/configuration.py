@@ -12,6 +12,7 @@ from typing import Any
 
 from headwater.durations import SECOND, microseconds
 from headwater.errors import Invalid, Problem
+from headwater.machines.bounds import Settings
 from headwater.sources import NAME_LIMIT
 from headwater.topology import Archive, archive_of
 from headwater_wire.credentials import FIELDS, Credentials
@@ -24,14 +25,22 @@ TEXTS = (*REQUIRED, *PARENT, "root_address", "metrics", "advertise", "ingest_tls
 SWITCH = ("on", "off")
 # How everybody calls the root.
 ROOT = "root"
-DURATIONS = ("flush_interval", "future")
+DURATIONS = ("flush_interval", "future", "idle_after", "horizon")
 KNOWN = (*TEXTS, *DURATIONS, "tls", "archive", "ingest_limit")
 FLUSH_INTERVAL = SECOND // 10
 FUTURE = 86_400 * SECOND
+_DEFAULTS = {
+    "flush_interval": FLUSH_INTERVAL,
+    "future": FUTURE,
+    "idle_after": Settings().silence,
+    "horizon": Settings().horizon,
+}
 # Bounds in microseconds, and the remedy.
 _BOUNDS = {
     "flush_interval": (1_000, 60 * SECOND, "give seconds from 0.001 to 60, or a duration such as 100ms"),
     "future": (0, 36_500 * FUTURE, "give seconds from 0 on, or a duration such as 1d"),
+    "idle_after": (1_000, 2**63, "give seconds from 0.001 on, or a duration such as 1m"),
+    "horizon": (1, 2**63, "give seconds above 0, or a duration such as 1h"),
 }
 
 
@@ -48,6 +57,9 @@ class Configuration:
     follows: bool = False
     flush_interval: int = FLUSH_INTERVAL
     future: int = FUTURE
+    # After what silence a child calls a source idle, and how far ahead of the watermark it reads one.
+    idle_after: int = _DEFAULTS["idle_after"]
+    horizon: int = _DEFAULTS["horizon"]
     metrics: str | None = None
     advertise: str | None = None
     credentials: Credentials | None = None
@@ -76,8 +88,8 @@ class Configuration:
             problems.append(Problem("ingest_tls", f"is {switch!r}", f"give one of {', '.join(SWITCH)}"))
         if found["plain_below"] and given.get("role") == "intermediate":
             problems.append(Problem("ingest_tls", "is off at an intermediate node", "give it to children"))
-        for field, default in (("flush_interval", FLUSH_INTERVAL), ("future", FUTURE)):
-            found[field], wrong = _duration(given.get(field), field, default)
+        for field in DURATIONS:
+            found[field], wrong = _duration(given.get(field), field, _DEFAULTS[field])
             problems += wrong
         found["ingest_limit"], wrong = _limit(given.get("ingest_limit"))
         problems += wrong

@@ -13,6 +13,7 @@ import numpy as np
 
 from headwater.durations import SECOND
 from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater.machines.bounds import Settings
 from headwater_node.archive import Archive
 from headwater_node.configuration import Configuration, read
 from headwater_node.metrics import NodeMetrics
@@ -48,6 +49,7 @@ async def _run(
         child=given.role == "child",
         flush_interval=given.flush_interval / SECOND,
         future=given.future,
+        settings=Settings(silence=given.idle_after, horizon=given.horizon),
         codec=Codec(Functions()),
         address=given.advertise,
         credentials=given.credentials,

@@ -33,10 +33,12 @@ def written(directory: Path, text: str) -> str:
 def test_what_is_not_given_is_as_usual() -> None:
     found = of()
     assert (found.flush_interval, found.future) == (100_000, 86_400_000_000)
+    assert (found.idle_after, found.horizon) == (60_000_000, 3_600_000_000)
     assert (found.metrics, found.advertise, found.credentials) == (None, None, None)
 
 
 def test_durations_are_seconds_or_words() -> None:
+    assert (of(idle_after="10m").idle_after, of(horizon=0.5).horizon) == (600_000_000, 500_000)
     assert of(flush_interval=0.25).flush_interval == of(flush_interval="250ms").flush_interval == 250_000
     assert of(future=60).future == of(future="1m").future == of(future="60").future == 60_000_000
     assert of(future=0).future == 0

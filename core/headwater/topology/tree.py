@@ -235,6 +235,12 @@ class Topology:
         return sum(source.expected for source in self.sources)
 
     @property
+    def idle_after(self) -> int:
+        """After what silence a source is given up: the longest of all classes, as a source does not say of
+        which one it is."""
+        return max((source.idle_after for source in self.sources), default=IDLE_AFTER)
+
+    @property
     def rate(self) -> float:
         """Events a second of all sources together."""
         return sum(source.expected * source.rate for source in self.sources)

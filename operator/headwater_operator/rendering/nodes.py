@@ -145,6 +145,7 @@ def _environment(owner: Owner, topology: Topology, node: TreeNode, advertised: s
         "HEADWATER_ROOT_ADDRESS": names.root_address(owner.name, owner.namespace),
         "HEADWATER_ADVERTISE": advertised or inside,
         "HEADWATER_FLUSH_INTERVAL": f"{seconds:.9g}",
+        "HEADWATER_IDLE_AFTER": f"{topology.idle_after / SECOND:.15g}",
         "HEADWATER_TLS_CERTIFICATE": pods.CERTIFICATE,
         "HEADWATER_TLS_KEY": pods.KEY,
         "HEADWATER_TLS_CA": pods.AUTHORITIES,
