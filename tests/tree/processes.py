@@ -54,6 +54,8 @@ class Tree:
     port: int = 0
     # Where the child archives raw events, if it does.
     archive: Path | None = None
+    # After how many seconds of silence the child calls a source idle; None: as usual.
+    idle_after: float | None = None
 
     @property
     def address(self) -> str:
@@ -76,6 +78,7 @@ class Tree:
             "parent_address": f"127.0.0.1:{self.above}",
             "flush_interval": 0.03,
             "archive": None if self.archive is None else {"path": str(self.archive)},
+            "idle_after": self.idle_after,
         }
         path = self.directory / "leaf.json"
         path.write_text(json.dumps(given))
@@ -104,12 +107,13 @@ def tree(
     limits: dict[str, int] | None = None,
     sinks: list[dict[str, str]] | None = None,
     archive: Path | None = None,
+    idle_after: float | None = None,
 ) -> Iterator[Tree]:
     manifest = document(queries or QUERIES, expected, limits, sinks)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "topology.json"
     path.write_text(json.dumps(manifest))
-    found = Tree(directory, topology_of(manifest), archive=archive)
+    found = Tree(directory, topology_of(manifest), archive=archive, idle_after=idle_after)
     try:
         command = ["headwater_root", "--topology", path, "--directory", directory / "root", "--keep-results"]
         _, found.above = found.started(*command)
