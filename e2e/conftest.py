@@ -11,12 +11,23 @@ from e2e.api import Api, connected
 from e2e.kubectl import namespace, namespaces_gone
 from tests.manifests import small
 
+# By modules.
+LONG = ("test_spark", "test_certificates", "test_trees")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Parts of the operator are tried where no other one is."""
+    """Parts of the operator are tried where no other one is. What takes long is begun first."""
+    items.sort(key=_turn)
     for item in items:
         if item.path.parent.name == "operator" and item.get_closest_marker("alone") is None:
             item.add_marker(pytest.mark.parts)
+
+
+def _turn(item: pytest.Item) -> int:
+    module = item.path.stem
+    if module in LONG or item.get_closest_marker("alone") is not None:
+        return 0
+    return 2 if module == "test_definitions" else 1
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,14 @@ SECONDS = 300.0
 
 def kubectl(*arguments: object, given: Any = None) -> str:
     """What a command prints; fails with what it complains of. What is `given` goes to its input as JSON."""
-    done = subprocess.run(
+    done = said(*arguments, given=given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def said(*arguments: object, given: Any = None) -> subprocess.CompletedProcess[str]:
+    """The same, whether it succeeds or not."""
+    return subprocess.run(
         ["kubectl", *map(str, arguments)],
         input=None if given is None else json.dumps(given),
         capture_output=True,
@@ -22,8 +29,6 @@ def kubectl(*arguments: object, given: Any = None) -> str:
         timeout=SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 # Those that are deleted and may not be gone yet.

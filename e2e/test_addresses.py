@@ -86,7 +86,7 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
             tree.settled()
             assert _children(tree) == {machines["edge"]}
             sending = tree.send(Fleet(4, events=450), NODE)
-            tree.until(lambda: tree.results(), "there is no window", 90)
+            tree.shows()
             # A machine joins, and has a child.
             _label("fog", "yes")
             tree.until(lambda: len(_children(tree)) == 2, "the machine that joined has no child", 60)

@@ -147,7 +147,7 @@ def test_queries_come_and_go_without_a_restart(space: str) -> None:
         tree.settled()
         uids, root = tree.uids(), tree.pods(f"{names.ROLE}=root")[0]["metadata"]["uid"]
         sending = tree.send(Fleet(4, events=400), NODE)
-        tree.until(lambda: tree.results(), "there is no window", 90)
+        tree.shows()
         late = {"id": "late", "aggregate": ["max"], "window": WINDOW}
         tree.patch({"queries": [*QUERIES, late]})
         for name, spec in (
@@ -201,7 +201,7 @@ def test_a_tree_rests_and_wakes_beside_another(space: str) -> None:
         other.settled()
         sending = tree.send(Fleet(4, events=600), NODE)
         beside = other.send(Fleet(2, first=50, events=300), NODE)
-        tree.until(lambda: tree.results(), "there is no window", 90)
+        tree.shows()
         tree.patch({"suspend": True})
         tree.until(lambda: not tree.pods(), "pods are left", 120)
         tree.until(lambda: tree.status["root"] == "Suspended", "it is not said that it rests", 30)
@@ -289,7 +289,7 @@ def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
         tree.settled()
         uids = tree.uids()
         sending = tree.send(Fleet(4, events=250), NODE)
-        tree.until(lambda: tree.results(), "there is no window", 90)
+        tree.shows()
         operators = _operators()
         # Other pods of the operator, with other rights: those of one namespace.
         watched = json.dumps([space])
@@ -322,7 +322,7 @@ def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: st
     with planted(space, topology("orphan", 2)) as tree:
         tree.settled()
         sending = tree.send(Fleet(2, events=200), NODE)
-        tree.until(lambda: tree.results(), "there is no window", 90)
+        tree.shows()
         helm.uninstall()
         try:
             # Nobody operates, and data flow.

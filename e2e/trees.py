@@ -17,7 +17,7 @@ from typing import Any
 import headwater_source
 from e2e import devices
 from e2e.api import connected
-from e2e.kubectl import kubectl
+from e2e.kubectl import kubectl, said
 from headwater import oracle
 from headwater.sources import SourceId
 from headwater.topology import API_VERSION, TOPOLOGY_KIND, queries_of
@@ -25,6 +25,8 @@ from headwater.verification import differences, spec_of
 from headwater_operator import names
 
 SECONDS = 180.0
+# Between two looks into a pod, which take more of the machine than one at the API server.
+EXEC = 2.0
 WINDOW = {"type": "tumbling", "length": "1s"}
 QUERIES: list[dict[str, Any]] = [
     {"id": "t", "aggregate": ["sum", "count", "median"], "window": WINDOW},
@@ -103,13 +105,15 @@ class Tree:
         conditions = self.status.get("conditions") or ()
         return next((each for each in conditions if each["type"] == kind), {})
 
-    def until(self, reached: Callable[[], object], what: str, seconds: float = SECONDS) -> float:
+    def until(
+        self, reached: Callable[[], object], what: str, seconds: float = SECONDS, every: float = 0.5
+    ) -> float:
         """Wait for something; gives how long it took, and fails with all that can be known."""
         begin = time.monotonic()
         while not reached():
             if time.monotonic() - begin > seconds:
                 raise AssertionError(f"{what}\n{self.told()}")
-            time.sleep(0.5)
+            time.sleep(every)
         return time.monotonic() - begin
 
     def settled(self, seconds: float = SECONDS) -> float:
@@ -185,11 +189,17 @@ class Tree:
     # Results
 
     def results(self) -> list[oracle.Row]:
-        lines = kubectl(
+        """All that there are; none while the root is not there."""
+        done = said(
             *(*self._at, "exec", names.root_pod(self.name), "--"),
-            *("sh", "-c", "cat /data/state/sinks/lines/results.jsonl || true"),
-        ).splitlines()
+            *("cat", "/data/state/sinks/lines/results.jsonl"),
+        )
+        lines = done.stdout.splitlines() if done.returncode == 0 else ()
         return [_row(json.loads(line)) for line in lines]
+
+    def shows(self, seconds: float = 90.0) -> None:
+        """Until there is a window."""
+        self.until(self.results, "there is no window", seconds, EXEC)
 
     def expected(self, queries: Iterable[dict[str, Any]]) -> list[oracle.Row]:
         """By the naive oracle: one computer that saw every event."""
@@ -204,7 +214,7 @@ class Tree:
     def assert_exact(self, queries: Iterable[dict[str, Any]] = QUERIES) -> int:
         """Every window is the oracle's, each of them once; gives how many."""
         expected = self.expected(queries)
-        self.until(lambda: len(self.results()) >= len(expected), "windows are missing", 60.0)
+        self.until(lambda: len(self.results()) >= len(expected), "windows are missing", 60.0, EXEC)
         found = self.results()
         assert differences(expected, found) == [], self.told()
         assert len(found) == len(expected)
