@@ -89,9 +89,9 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
             tree.shows()
             # A machine joins, and has a child.
             _label("fog", "yes")
-            tree.until(lambda: len(_children(tree)) == 2, "the machine that joined has no child", 60)
+            both = {machines["edge"], machines["fog"]}
+            tree.until(lambda: _children(tree) == both, "the machine that joined has no child", 60)
             tree.settled()
-            assert _children(tree) == {machines["edge"], machines["fog"]}
             # One leaves, and its child does.
             _label("edge", None)
             tree.until(lambda: _children(tree) == {machines["fog"]}, "the child stays", 90)

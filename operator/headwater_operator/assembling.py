@@ -51,7 +51,7 @@ class Assembling:
         everybody = parties(owner, topology, nodes, advertised)
         now = datetime.fromtimestamp(time.time(), UTC)
         authority = names.authority(owner.name)
-        if self._lookout.is_taken(observed, owner.namespace, authority):
+        if topology.issuer is None and self._lookout.is_taken(observed, owner.namespace, authority):
             # Whatever were signed would be signed by another one at the next look.
             return replace(report, conflicts=(_not_ours(authority),))
         devices, shut_out = self._devices(owner, topology)

@@ -43,6 +43,11 @@ class Measured:
             self._counted = (now, accepted)
             self._rates.append(self.rate)
 
+    def exceeds(self, planned: float) -> bool:
+        """Whether more came over the last span than is planned for: it is looked at again soon, to see
+        whether that lasts."""
+        return self.rate is not None and self.rate > planned * (1 + STEP)
+
     def factor(self, now: float, declared: float, margin: float, patience: float) -> float:
         """How many times as much as declared is to be planned for, 1 at least: what fits into the margin is
         no reason. Less than before only behind `patience` seconds."""

@@ -164,8 +164,9 @@ class _Look:
         report = self._rolled_out(report, planned, planned.layout)
         self._told(report, chosen)
         if report.settled:
-            # Nobody tells when the root has found a child for a source.
-            return PODS if report.unassigned else LATER
+            # Nobody tells when the root has found a child for a source, nor what sources send.
+            waits = report.unassigned or self._memory.measured.exceeds(report.demand)
+            return PODS if waits else LATER
         return SOON if report.asks else PODS
 
     # What is asked for

@@ -25,6 +25,14 @@ def test_a_rate_is_measured_over_a_while() -> None:
     assert measured.rate == pytest.approx(50)
 
 
+def test_more_than_is_planned_for_is_looked_at_again_soon() -> None:
+    measured = Measured()
+    assert not measured.exceeds(50)
+    fed(measured, 0, SPAN, 60)
+    assert measured.exceeds(50)
+    assert not measured.exceeds(60)
+
+
 def test_what_fits_into_the_margin_plans_nothing_anew() -> None:
     measured = Measured()
     fed(measured, 0, 30, 108)
