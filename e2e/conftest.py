@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Parts of the operator are tried where no other one is. What takes long is begun first."""
     items.sort(key=_turn)
     for item in items:
-        if item.path.parent.name == "operator" and item.get_closest_marker("alone") is None:
+        if "operator" in item.path.parts and item.get_closest_marker("alone") is None:
             item.add_marker(pytest.mark.parts)
 
 

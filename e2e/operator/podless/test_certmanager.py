@@ -1,8 +1,4 @@
-"""Certificates by cert-manager's own controllers: what the operator asks for, takes up, and takes away.
-
-Always on an API server without pods, also where there is a cluster: definitions of cert-manager are for all
-who use one, and a test says what has become of pods.
-"""
+"""Certificates by cert-manager's own controllers: what the operator asks for, takes up, and takes away."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ from headwater_operator import access, kinds, names
 from headwater_operator.certificates import Authority, Pair, authority, signed_by
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.comparison import stamped
-from headwater_operator.connection import Connection, configured
 from headwater_operator.kinds import Kind
 from headwater_operator.rendering import Material, Owner
 from headwater_operator.rendering.identities import certificates
@@ -38,21 +33,6 @@ NODE = {"ingestLimit": 500}
 PATIENCE = 60.0
 
 Start = Callable[..., Operator]
-
-
-@pytest.fixture(scope="module")
-def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of somebody who may do everything."""
-    folder = tmp_path_factory.mktemp("apiserver")
-    with alone.running(folder) as server:
-        yield server.kubeconfig(folder / "kubeconfig")
-
-
-@pytest.fixture(scope="module")
-def cluster(apiserver: Path) -> Iterator[Cluster]:
-    connection = Connection(configured({"KUBECONFIG": str(apiserver)}))
-    yield Cluster(connection)
-    connection.close()
 
 
 @pytest.fixture
