@@ -131,6 +131,13 @@ def running(folder: Path) -> Iterator[ApiServer]:
 
 
 @contextmanager
+def reached(folder: Path) -> Iterator[Path]:
+    """One as its administrator reaches it: by a kubeconfig."""
+    with running(folder) as server:
+        yield server.kubeconfig(folder / "kubeconfig")
+
+
+@contextmanager
 def collecting(folder: Path, kubeconfig: Path) -> Iterator[None]:
     """With the one controller that takes away what belongs to objects that are gone."""
     arguments = ["--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0"]

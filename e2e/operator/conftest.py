@@ -10,9 +10,8 @@ import pytest
 
 from e2e import apiserver as alone
 from e2e import helm
-from e2e.operator.spaces import Spaces
+from e2e.operator.spaces import Spaces, whole
 from headwater_operator.cluster import Cluster
-from headwater_operator.connection import Connection, configured
 
 
 @pytest.fixture(scope="session")
@@ -23,17 +22,15 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         helm.uninstall()
         yield Path(given)
         return
-    folder = tmp_path_factory.mktemp("apiserver")
-    with alone.running(folder) as server:
-        yield server.kubeconfig(folder / "kubeconfig")
+    with alone.reached(tmp_path_factory.mktemp("apiserver")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
 def cluster(apiserver: Path) -> Iterator[Cluster]:
     """The whole of it."""
-    connection = Connection(configured({"KUBECONFIG": str(apiserver)}))
-    yield Cluster(connection)
-    connection.close()
+    with whole(apiserver) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

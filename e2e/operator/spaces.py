@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from e2e.apiserver import write_kubeconfig
 from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.connection import Request
+from headwater_operator.connection import Connection, Request, configured
 from headwater_operator.crds import definitions
 from headwater_operator.errors import Conflict, Gone
 from headwater_operator.kinds import Kind
@@ -25,6 +25,14 @@ ACCOUNT = "operator"
 SERVED = 30.0
 
 Rules = Sequence[Mapping[str, Sequence[str]]]
+
+
+@contextmanager
+def whole(kubeconfig: Path) -> Iterator[Cluster]:
+    """All of the cluster that a kubeconfig names."""
+    connection = Connection(configured({"KUBECONFIG": str(kubeconfig)}))
+    yield Cluster(connection)
+    connection.close()
 
 
 class Spaces:

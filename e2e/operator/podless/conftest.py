@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 
 from e2e import apiserver as alone
+from e2e.operator.spaces import whole
 from headwater_operator.cluster import Cluster
-from headwater_operator.connection import Connection, configured
 
 
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of somebody who may do everything."""
-    folder = tmp_path_factory.mktemp("apiserver")
-    with alone.running(folder) as server:
-        yield server.kubeconfig(folder / "kubeconfig")
+    with alone.reached(tmp_path_factory.mktemp("apiserver")) as found:
+        yield found
 
 
 # Also this one: what was made for a session is not made again for another API server.
 @pytest.fixture(scope="session")
 def cluster(apiserver: Path) -> Iterator[Cluster]:
-    connection = Connection(configured({"KUBECONFIG": str(apiserver)}))
-    yield Cluster(connection)
-    connection.close()
+    with whole(apiserver) as found:
+        yield found

@@ -205,8 +205,8 @@ def test_a_tree_has_its_certificates_from_an_issuer(
 
     # It goes, and all of it with it.
     assert cluster.delete(kinds.TOPOLOGY, space, "small")
-    for kind in (kinds.CERTIFICATE, kinds.SECRET, kinds.DEPLOYMENT, kinds.CONFIG_MAP):
-        operator.until(lambda kind=kind: not _names(cluster, kind, space), PATIENCE)  # type: ignore[misc]
+    its = (kinds.CERTIFICATE, kinds.SECRET, kinds.DEPLOYMENT, kinds.CONFIG_MAP)
+    operator.until(lambda: not any(_names(cluster, kind, space) for kind in its), PATIENCE)
 
 
 def _owned(cluster: Cluster, space: str, secret: str) -> bool:

@@ -88,7 +88,7 @@ class Plant:
         assert secret is not None
         files = {name: b64decode(content) for name, content in secret["data"].items()}
         server = grpc.server(ThreadPoolExecutor(1))
-        control_pb2_grpc.add_ControlServicer_to_server(_Root(), server)  # type: ignore[no-untyped-call]
+        control_pb2_grpc.add_ControlServicer_to_server(_Root(), server)  # type: ignore[no-untyped-call]  # generated
         credentials = grpc.ssl_server_credentials(
             [(files["tls.key"], files["tls.crt"])], files["ca.crt"], require_client_auth=True
         )
