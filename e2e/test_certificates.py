@@ -1,17 +1,24 @@
-"""Certificates of a tree that runs are renewed by another authority, trusted before it signs."""
+"""Another authority, or cert-manager, takes over the certificates of a tree that runs."""
 
 from __future__ import annotations
 
 import json
 import time
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from os import environ
+from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from e2e import helm
+from e2e.api import Api
+from e2e.certmanager import issuers, program
 from e2e.images import NODE
-from e2e.kubectl import kubectl
+from e2e.kubectl import kubectl, namespace
 from e2e.trees import Fleet, Tree, planted, topology
 from headwater_operator import names
 from headwater_operator.certificates import SPREAD, authority
@@ -93,4 +100,47 @@ def test_another_authority_takes_over_while_data_flow(space: str) -> None:
         sending.done()
         tree.settled()
         assert tree.uids() == uids
+        tree.assert_exact()
+
+
+@pytest.fixture
+def certified(cluster: Api, tmp_path: Path) -> Iterator[str]:
+    """A namespace with an issuer of cert-manager, and an operator that may ask it."""
+    definitions = program.definitions()
+    for each in definitions:
+        kubectl("create", "--filename", "-", given=each)
+    try:
+        crds = [f"crd/{each['metadata']['name']}" for each in definitions]
+        kubectl("wait", "--for=condition=Established", *crds, "--timeout=60s")
+        every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+        helm.install(helm.CHART, "--set", "certManager.rbac=true", *every)
+        with program.running(tmp_path, Path(environ["KUBECONFIG"])), namespace("certified") as space:
+            for _, document in issuers.manifests("plant-ca"):
+                kubectl("--namespace", space, "apply", "--filename", "-", given=document)
+            yield space
+    finally:
+        for each in definitions:
+            kubectl("delete", "--filename", "-", "--ignore-not-found", given=each)
+
+
+@pytest.mark.alone
+def test_a_tree_goes_over_to_cert_manager_while_data_flow(certified: str) -> None:
+    with planted(certified, topology("issued", 4)) as tree:
+        tree.settled()
+        sending = tree.send(Fleet(4, events=900), NODE)
+        tree.patch({"certificates": {"issuerRef": {"name": "plant-ca"}}})
+        tree.settled(300)
+        plant = _files(tree, issuers.authority("plant-ca"))["tls.crt"]
+        parties = [names.root("issued"), names.operator("issued"), *tree.uids()]
+        for party in parties:
+            assert _signed_by(_files(tree, names.certificate(party))["tls.crt"], plant), party
+        pod = names.root_pod("issued")
+        tree.until(
+            lambda: _signed_by(_in_pod(tree, pod, "python3", "-c", SHOWN).encode(), plant),
+            "the root shows the old one",
+            150,
+        )
+        kubectl("--namespace", tree.space, "delete", "pod", pod, "--grace-period=0", "--force")
+        sending.done()
+        tree.settled()
         tree.assert_exact()

@@ -232,6 +232,16 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"resources": {"limits": {"memory": "1GB"}}}, "resources.limits.memory", "256Mi"),
         ({"resources": {"limits": {"disk": "1G"}}}, "resources.limits.disk", "known are cpu, memory"),
         ({"resources": {"claims": []}}, "resources.claims", "is not known"),
+        (
+            {"resources": {"requests": {"cpu": 1}, "limits": {"cpu": "999m"}}},
+            "resources.requests.cpu",
+            "is 1, above limits.cpu, which is 999m",
+        ),
+        (
+            {"resources": {"requests": {"memory": "1Gi"}, "limits": {"cpu": 1, "memory": "1G"}}},
+            "resources.requests.memory",
+            "above limits.memory",
+        ),
     ]:
         yield small(spec__placement={"child": layer}), f"spec.placement.child.{field}", told
     yield small(spec__ingest={"expose": "ingress"}), "spec.ingest.expose", "clusterIP, nodePort"
@@ -547,6 +557,9 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
     }
     for layer in ("child", "intermediate", "root"):
         yield f"pods of {layer}", small(spec__placement={layer: pods})
+    for request, limit in (({"cpu": 1}, {"cpu": "1000m"}), ({"memory": "1G"}, {"cpu": 1, "memory": "1Gi"})):
+        resources = {"requests": request, "limits": limit}
+        yield f"a request of {request}", small(spec__placement={"child": {"resources": resources}})
     for expose in ("clusterIP", "nodePort", "hostPort", "loadBalancer"):
         auth = {"auth": {"caSecretRef": "devices-ca"}} if expose == "hostPort" else {}
         yield expose, small(spec__ingest={"expose": expose, **auth})

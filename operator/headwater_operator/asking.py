@@ -27,8 +27,9 @@ class Asked:
     refused: Mapping[str, tuple[Document, tuple[Problem, ...]]]
 
 
-def asked_of(topology: Topology, objects: Iterable[Document]) -> Asked:
-    """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds."""
+def asked_of(topology: Topology, objects: Iterable[Document], *, accepted: bool = False) -> Asked:
+    """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds.
+    With `accepted` only those are taken that were before."""
     queries = list(topology.queries)
     documents = [_written(query_document(query)) for query in queries]
     ids = {query.id for query in queries}
@@ -46,6 +47,9 @@ def asked_of(topology: Topology, objects: Iterable[Document]) -> Asked:
             if query.id in ids:
                 said = f"{query.id!r} is a query of the topology itself"
                 raise Invalid("", [Problem("metadata.name", said, "give the object another name")])
+            if accepted and not _is_accepted(each):
+                remedy = "see what the condition Planned of the topology says"
+                raise Invalid("", [Problem("spec", "there is no plan with it", remedy)])
         except Invalid as error:
             refused[metadata["name"]] = (each, tuple(error.problems))
             continue
@@ -54,6 +58,11 @@ def asked_of(topology: Topology, objects: Iterable[Document]) -> Asked:
         documents.append(_written(_bare(each)))
         taken[metadata["name"]] = each
     return Asked(tuple(queries), tuple(documents), taken, refused)
+
+
+def _is_accepted(document: Document) -> bool:
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Accepted", "True") for each in conditions)
 
 
 def _bare(document: Document) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Assembling:
             replicas=assembly.replicas,
             restart=assembly.restart,
             advertised=advertised,
-            monitored=self._lookout.monitored,
+            monitored=self._lookout.monitored(owner.namespace),
         )
         unaddressed = _unaddressed(topology, nodes, observed, advertised)
         later_on = _not_yet(owner, nodes, observed, unaddressed, has)
@@ -104,6 +104,7 @@ class Assembling:
             later=tuple(later),
             failed=words(failed) if failed else "",
             differing=claims.differences(topology.root, held),
+            parting=claims.parting(topology.root, held),
             shut_out=shut_out,
             unaddressed=unaddressed,
             awaited=has.awaited,

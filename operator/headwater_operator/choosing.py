@@ -41,23 +41,25 @@ class Chosen:
 
 
 def choose(
-    owner: Owner, document: Document, generation: int, kept: Kept, plan: Callable[[Document], Planned]
+    owner: Owner, document: Document, generation: int, kept: Kept, plan: Callable[[Document, bool], Planned]
 ) -> Chosen:
-    """`plan` raises `Invalid` for what cannot be had."""
+    """`plan` raises `Invalid` for what cannot be had. Of a spec that has run before it is asked at last for
+    that which runs: machines are lost, and what there is left is seen to all the same."""
     rolled_back = kept.why if kept.failed == generation and kept.generation not in (0, generation) else None
     problem: Invalid | None = None
     if rolled_back is None:
         try:
-            return Chosen(plan(document))
+            return Chosen(plan(document, False))
         except Invalid as error:
             problem = error
-    before = kept.document(owner)
-    if before is not None and kept.generation != generation:
-        try:
-            return Chosen(plan(before), problem, kept.generation, rolled_back)
-        except Invalid as error:
-            # Neither the one nor the other, such as where machines are missing.
-            problem = problem or error
+    tried = kept.generation == generation
+    before = document if tried else kept.document(owner)
+    if before is not None:
+        for running in (True,) if tried else (False, True):
+            try:
+                return Chosen(plan(before, running), problem, kept.generation, rolled_back)
+            except Invalid as error:
+                problem = problem or error
     return Chosen(None, problem, None, rolled_back)
 
 

@@ -6,20 +6,15 @@ holds all that the root knows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
+from headwater.topology.quantities import amount
 from headwater.topology.tree import RootSpec
 from headwater_operator.rendering import Manifest
 
 Document = Mapping[str, Any]
-_QUANTITY = re.compile(
-    r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+)(?P<unit>[numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,3})?"
-)
-_POWERS = {"n": -3, "u": -2, "m": -1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +25,8 @@ class Claim:
     size: str
     storage_class: str | None
     modes: tuple[str, ...]
+    # Whether somebody has deleted it: it goes when no pod has it any more.
+    going: bool = False
 
 
 def claim_of(document: Document) -> Claim:
@@ -40,6 +37,7 @@ def claim_of(document: Document) -> Claim:
         str(requests.get("storage", "0")),
         spec.get("storageClassName"),
         tuple(spec.get("accessModes") or ()),
+        "deletionTimestamp" in document["metadata"],
     )
 
 
@@ -91,14 +89,12 @@ def differences(asked: RootSpec, there: Claim | None) -> tuple[str, ...]:
     return tuple(said)
 
 
-def amount(quantity: str) -> Fraction:
-    """Of a quantity as Kubernetes writes it; 0 if it is none."""
-    given = _QUANTITY.fullmatch(quantity)
-    if given is None:
-        return Fraction(0)
-    number, unit = Fraction(given["number"]), given["unit"] or ""
-    if unit.endswith("i"):
-        return number * Fraction(1024) ** (1 if unit == "Ki" else _POWERS[unit[0]])
-    if len(unit) > 1:
-        return number * Fraction(10) ** int(unit[1:])
-    return number * Fraction(1000) ** _POWERS.get(unit, 0)
+def parting(asked: RootSpec, there: Claim | None) -> str:
+    """What is to be done about a claim that somebody has deleted while the root has it; empty: nothing."""
+    if there is None or not there.going or asked.storage.claim is not None:
+        return ""
+    return (
+        f"the claim {there.name} was deleted, which cannot be taken back: it is there until the root's pod "
+        "ends, and the next root knows nothing of what was; copy what is in /data of that pod into a claim "
+        "of your own, and name that in spec.root.storage.claim"
+    )

@@ -80,7 +80,8 @@ class Actions:
 def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mapping[str, Any]]) -> Actions:
     """`observed` are the objects with the labels of the topology, and those that have the name of one that is
     desired. An object without the reference to its topology is only ever ours if it has to be without it,
-    such as a volume that is kept; that is never deleted."""
+    such as a volume that is kept. No volume is deleted here, whatever is desired: what the root knows is in
+    it, and it goes with the topology or not at all."""
     wanted = {Key.of(each): stamped(each) for each in desired}
     found = {Key.of(each): each for each in observed}
     apply, conflicts = [], []
@@ -94,7 +95,10 @@ def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mappin
     delete = [
         key
         for key, there in found.items()
-        if key not in wanted and _is_owned(owner, there) and not _is_going(there)
+        if key not in wanted
+        and key.kind != "PersistentVolumeClaim"
+        and _is_owned(owner, there)
+        and not _is_going(there)
     ]
     delete.sort(key=lambda key: (-key.rank, key))
     return Actions(tuple(apply), tuple(delete), tuple(conflicts))

@@ -7,6 +7,7 @@ only when it is asked for, only with a claim that one pod alone may have, and no
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from headwater.topology.tree import RootSpec
 from headwater_operator import names
@@ -19,6 +20,28 @@ from headwater_operator.observation import Observed, Pod
 # a root that starts elsewhere has its volume attached anew, which takes longer than that.
 GRACE = 60.0
 NEEDED = "ReadWriteOncePod"
+# So many looks in a row, some seconds apart, nobody answers: a packet may get lost.
+SILENT = 3
+
+
+@dataclass(slots=True)
+class Lost:
+    """The pod of a root on a machine that is lost, since when, and how often in a row nobody answered."""
+
+    uid: str
+    since: float
+    silent: int = 0
+
+    def spared(self, now: float, answers: bool) -> str:
+        """Why it is not taken off yet; empty: it is to be."""
+        self.silent = 0 if answers else self.silent + 1
+        if now - self.since < GRACE:
+            return f"it is made elsewhere only when that has lasted {GRACE:g} s"
+        if answers:
+            return "it still answers there, and there must never be two: it is left alone"
+        if self.silent < SILENT:
+            return f"it is asked {SILENT} times before it is taken for dead"
+        return ""
 
 
 def lost(observed: Observed, topology: str, hosts: Iterable[Host] | None) -> Pod | None:

@@ -159,12 +159,24 @@ def _own(seen: _Seen, good: set[str]) -> tuple[Material | None, Mapping[str, str
         return None, {}
     # What cert-manager has not got to yet is good until then.
     left = [party for party in seen.parties if party.secret in seen.held and party.secret not in seen.issued]
-    root = seen.certificates.get(names.certificate(names.root(seen.topology)), {})
-    since = (root.get("metadata") or {}).get("creationTimestamp")
     everybody = all(party.secret in good for party in seen.parties)
-    if everybody and since is not None and seen.now >= datetime.fromisoformat(since) + SPREAD:
+    if everybody and (since := _issued_at(seen)) is not None and seen.now >= since + SPREAD:
         return None, {}
     return seen.certified(left)
+
+
+def _issued_at(seen: _Seen) -> datetime | None:
+    """When the last of all Certificates came to be ready; None: not all are."""
+    times = [_ready_since(seen.certificates.get(party.secret, {})) for party in seen.parties]
+    return None if None in times else max((time for time in times if time is not None), default=None)
+
+
+def _ready_since(certificate: Document) -> datetime | None:
+    conditions = (certificate.get("status") or {}).get("conditions") or ()
+    for each in conditions:
+        if each["type"] == "Ready" and each["status"] == "True" and each.get("lastTransitionTime"):
+            return datetime.fromisoformat(each["lastTransitionTime"])
+    return None
 
 
 def _back(seen: _Seen) -> Issuance:

@@ -82,9 +82,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The nodes that there are to be, and those that are to end."""
+    """The nodes that there are to be, and those that are to end; without a plan where there is none and all
+    stay as they are."""
 
-    plan: Plan
+    plan: Plan | None
     nodes: tuple[TreeNode, ...]
     leaving: tuple[TreeNode, ...]
 

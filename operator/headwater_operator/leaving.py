@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 
 from headwater_operator import names
-from headwater_operator.layout import TreeNode
+from headwater_operator.layout import Layout, TreeNode
 from headwater_operator.observation import Observed
 
 
@@ -30,13 +31,29 @@ def drained(node: TreeNode, observed: Observed) -> bool:
     return not any(other.parent in ("", node.id) for other in below)
 
 
-def at_rest(running: Sequence[TreeNode], observed: Observed) -> tuple[list[TreeNode], int]:
+def with_capacity(node: TreeNode, observed: Observed) -> TreeNode:
+    """A node with as much as it was to read until now: nobody is sent away by what is told of it."""
+    member = observed.members.get(node.id)
+    return node if member is None else replace(node, capacity=member.capacity)
+
+
+def as_it_runs(observed: Observed) -> Layout:
+    """The nodes that there are, as they are: nobody is begun or ended for want of a plan."""
+    return Layout(None, tuple(with_capacity(node, observed) for node in observed.begun), ())
+
+
+def at_rest(
+    running: Sequence[TreeNode], observed: Observed, absent: Container[str] = ()
+) -> tuple[list[TreeNode], int]:
     """The nodes that stay for now, and how many pods the root has, on the way to none: layer by layer from
     the edge, so that what a node still holds its parent takes."""
     layers = {node.layer for node in running}
-    # A pod that still drains holds up the layer above it.
+    # A pod that still drains holds up the layer above it; one on a machine that is lost never says that it is
+    # through, and has nothing that its sources do not have.
     layers |= {
-        layer for id, pods in observed.pods.items() if pods and (layer := names.layer_of(id)) is not None
+        layer
+        for id, pods in observed.pods.items()
+        if pods and id not in absent and (layer := names.layer_of(id)) is not None
     }
     lowest = min(layers, default=None)
     if lowest is None:

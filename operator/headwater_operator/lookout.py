@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import Any
 from headwater_operator import kinds, names
 from headwater_operator.access import CERTIFYING
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.errors import Forbidden
+from headwater_operator.errors import Forbidden, Gone
 from headwater_operator.kinds import Kind
 from headwater_operator.observation import Observed, Pod, pods_of
 from headwater_operator.rendering import Identity
@@ -39,6 +40,8 @@ OPTIONAL = (kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING, *MONITORS, ki
 AGAIN = 600.0
 # The same of cert-manager, which a topology may wait for.
 SOON = 30.0
+# Seconds in which a machine takes a connection, if it is there at all.
+ANSWER = 2.0
 
 
 class Lookout:
@@ -46,20 +49,21 @@ class Lookout:
 
     def __init__(self, cluster: Cluster, pool: ThreadPoolExecutor) -> None:
         self._cluster, self._pool = cluster, pool
-        # When that was found out.
-        self._monitored: tuple[float, bool] | None = None
-        # The same of cert-manager, in each namespace.
+        # When that was found out, in each namespace.
+        self._monitored: dict[str, tuple[float, bool]] = {}
+        # The same of cert-manager.
         self._certifying: dict[str, tuple[float, str]] = {}
 
-    @property
-    def monitored(self) -> bool:
-        """Whether the cluster has the kinds of the Prometheus operator, and we may use them."""
-        if self._monitored is None or time.monotonic() - self._monitored[0] > AGAIN:
-            found = all(
-                self._cluster.serves(kind) and self._cluster.allows("patch", kind) for kind in MONITORS
+    def monitored(self, namespace: str) -> bool:
+        """Whether the cluster has the kinds of the Prometheus operator, and we may use them there."""
+        found = self._monitored.get(namespace)
+        if found is None or time.monotonic() - found[0] > AGAIN:
+            may = all(
+                self._cluster.serves(kind) and self._cluster.allows("patch", kind, namespace)
+                for kind in MONITORS
             )
-            self._monitored = (time.monotonic(), found)
-        return self._monitored[1]
+            found = self._monitored[namespace] = time.monotonic(), may
+        return found[1]
 
     def certifying(self, namespace: str, within: float = SOON) -> str:
         """Why cert-manager cannot be asked for certificates in a namespace, as what is wrong and what helps,
@@ -86,7 +90,7 @@ class Lookout:
         """What there is in the cluster."""
         selector = names.selector(topology)
         certificates = () if self.certifying(namespace, AGAIN) else (kinds.CERTIFICATE,)
-        asked = (*OWNED, *(MONITORS if self.monitored else ()), *certificates, kinds.POD)
+        asked = (*OWNED, *(MONITORS if self.monitored(namespace) else ()), *certificates, kinds.POD)
 
         def listed(kind: Kind) -> list[Document]:
             try:
@@ -95,6 +99,13 @@ class Lookout:
                 # Without the right to give rights there are no executors, and all else goes on.
                 if kind not in OPTIONAL:
                     raise
+                return []
+            except Gone:
+                # Its definition was removed: it is asked anew what kinds there are.
+                if kind not in (*MONITORS, kinds.CERTIFICATE):
+                    raise
+                self._monitored.pop(namespace, None)
+                self._certifying.pop(namespace, None)
                 return []
 
         *found, pods = self._pool.map(listed, asked)
@@ -106,7 +117,14 @@ class Lookout:
         missing = [each for each in wanted if (each["kind"], each["metadata"]["name"]) not in known]
 
         def got(manifest: Mapping[str, Any]) -> Document | None:
-            return self._cluster.get(kinds.kind_of(manifest), namespace, manifest["metadata"]["name"])
+            kind = kinds.kind_of(manifest)
+            try:
+                return self._cluster.get(kind, namespace, manifest["metadata"]["name"])
+            except Forbidden:
+                # That it cannot be made either is told when that is tried.
+                if kind not in OPTIONAL:
+                    raise
+                return None
 
         taken = [each for each in self._pool.map(got, missing) if each is not None]
         return replace(observed, objects=(*observed.objects, *taken)) if taken else observed
@@ -139,15 +157,17 @@ class Lookout:
         except RootUnreachable as error:
             return None, str(error)
 
-    def answers(self, observed: Observed, pod: Pod, namespace: str, topology: str) -> bool:
-        """Whether a root is alive in a pod that Kubernetes takes for lost."""
-        seen = replace(observed, pods={names.root(topology): (replace(pod, going=False),)})
-        try:
-            with self.root(seen, namespace, topology) as client:
-                client.status()
-        except RootUnreachable:
+    def answers(self, pod: Pod) -> bool:
+        """Whether a root is alive in a pod that Kubernetes takes for lost: somebody takes the connection.
+        What is said over it is no matter here: one that is busy, or that does not trust us any more, is alive
+        as well."""
+        if not pod.ip:
             return False
-        return True
+        try:
+            with socket.create_connection((pod.ip, names.TREE_PORT), ANSWER):
+                return True
+        except OSError:
+            return False
 
     def root(self, observed: Observed, namespace: str, topology: str) -> AbstractContextManager[RootClient]:
         """The root, to be entered."""

@@ -5,13 +5,39 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+from headwater.errors import InvalidPlan
 
 # Over so many seconds a rate is measured; it counts when it has been as large for so many of these: who was
 # cut off sends what has piled up, and that passes.
 SPAN, SPANS = 10.0, 3
 # Factors are rounded up to so much: a rate that trembles plans nothing anew.
 STEP = 0.1
+
+
+Tree = TypeVar("Tree")
+
+
+def largest(plan: Callable[[float], Tree], factor: float) -> tuple[Tree, float]:
+    """What is planned for the largest factor for which there is a plan, and that factor: this one or fewer
+    steps, but 1 at least. Raises `InvalidPlan` where there is none for that either."""
+    try:
+        return plan(factor), factor
+    except InvalidPlan:
+        if factor <= 1.0:
+            raise
+    found, low, high = (plan(1.0), 1.0), round(1.0 / STEP), round(factor / STEP)
+    while high - low > 1:
+        middle = (low + high) // 2
+        times = round(middle * STEP, 1)
+        try:
+            found, low = (plan(times), times), middle
+        except InvalidPlan:
+            high = middle
+    return found
 
 
 @dataclass(slots=True)
@@ -53,7 +79,7 @@ class Measured:
         no reason. Less than before only behind `patience` seconds."""
         needed, lasting = 1.0, min(self._rates) if len(self._rates) == SPANS else 0.0
         if declared > 0 and lasting > declared * (1 + max(margin, STEP)):
-            needed = math.ceil(lasting / declared / STEP) * STEP
+            needed = round(math.ceil(lasting / declared / STEP) * STEP, 1)
         if self.rate is not None:
             self._needed.append((now, needed))
         while len(self._needed) > 1 and self._needed[1][0] <= now - patience:

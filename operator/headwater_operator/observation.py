@@ -63,7 +63,8 @@ class Observed:
         """Those, and the ones that have a Service, a Certificate or its Secret of their own: they wait for an
         address or a certificate with which they are to run, or the API server does not take them. Another
         number each time, and none would ever have one."""
-        waiting = [each for kind in ("Service", "Certificate", "Secret") for each in self.of_kind(kind)]
+        # What cert-manager writes is told last: others say for sure which machines a node is for.
+        waiting = [each for kind in ("Secret", "Certificate", "Service") for each in self.of_kind(kind)]
         found = {node.id: node for node in _nodes(waiting)}
         return _in_order((found | {node.id: node for node in self.running}).values())
 
@@ -137,18 +138,24 @@ class Observed:
         return found
 
     def absent(self, hosts: Iterable[Host] | None) -> frozenset[str]:
-        """Nodes, and the root, whose pods are on machines that are lost, or were and have none yet."""
-        lost = {host.name for host in hosts or () if not host.ready}
-        return frozenset(id for id in self.pods if self._is_absent(id, lost))
+        """Nodes, and the root, whose pods are on machines that are lost, or were and have none yet. Where
+        machines cannot be seen none is known to be."""
+        there = None if hosts is None else {host.name for host in hosts if host.ready}
+        return frozenset(id for id in self.pods if self._is_absent(id, there))
 
-    def _is_absent(self, id: str, lost: Container[str]) -> bool:
+    def _is_absent(self, id: str, there: Container[str] | None) -> bool:
         pod, going = self.pod(id), [pod for pod in self.pods[id] if pod.going]
         if pod is None:
-            return any(each.machine in lost for each in going)
+            return any(_is_lost(each, there) for each in going)
         if pod.ready or pod.machine:
-            return pod.machine in lost
+            return _is_lost(pod, there)
         # It waits for a machine, in place of one that the root still takes for there.
         return bool(going) or id in self.members
+
+
+def _is_lost(pod: Pod, there: Container[str] | None) -> bool:
+    """Whether its machine is not among those that are there: it is not ready, or is gone altogether."""
+    return there is not None and pod.machine != "" and pod.machine not in there
 
 
 def pods_of(documents: Iterable[Document]) -> dict[str, tuple[Pod, ...]]:

@@ -22,17 +22,19 @@ from headwater_operator.asking import asked_of
 from headwater_operator.assembling import Assembling, Assembly
 from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.comparison import stamped
+from headwater_operator.comparison import Key, stamped
 from headwater_operator.doing import Doing
 from headwater_operator.keeping import Kept, kept_of, manifest_of
 from headwater_operator.layout import Host, Layout, TreeNode, laid_out
+from headwater_operator.leaving import as_it_runs, with_capacity
 from headwater_operator.lookout import Lookout
-from headwater_operator.measuring import Measured
+from headwater_operator.measuring import Measured, largest
 from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
 from headwater_operator.observation import Observed, Pod
 from headwater_operator.rendering import Images, Owner
 from headwater_operator.reporting import Report
+from headwater_operator.rollout import Rolling
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
@@ -52,15 +54,13 @@ class Memory:
 
     uid: str
     leaving: dict[str, float] = field(default_factory=dict)
-    # Since when a generation is rolled out.
-    began: tuple[int, float] | None = None
+    rolling: Rolling | None = None
     measured: Measured = field(default_factory=Measured)
     # What the root was told by this process, and which queries it has not taken of that.
     digest: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
-    # The pod of a root on a machine that is lost, and since when.
-    lost: tuple[str, float] | None = None
+    lost: failover.Lost | None = None
 
 
 class Reconciler:
@@ -125,7 +125,7 @@ class _Look:
             self._document,
             self._generation,
             self._kept,
-            lambda document: self._planned(document, observed),
+            lambda document, running: self._planned(document, observed, running=running),
         )
         report = Report(
             self._owner.namespace,
@@ -153,11 +153,12 @@ class _Look:
             self._told(report, chosen)
             return LATER
         if report.paused:
-            self._memory.began = None
+            self._memory.rolling = None
             self._told(report, chosen)
             return LATER
         if planned.layout is None:
-            nodes, replicas = leaving.at_rest(report.observed.running, report.observed)
+            report = replace(report, absent=report.observed.absent(self._hosts))
+            nodes, replicas = leaving.at_rest(report.observed.running, report.observed, report.absent)
             report = self._applied(report, planned, nodes, replicas=replicas)
             self._told(report, chosen)
             return LATER if report.resting else PODS
@@ -171,7 +172,8 @@ class _Look:
 
     # What is asked for
 
-    def _planned(self, document: Mapping[str, Any], observed: Observed) -> Planned:
+    def _planned(self, document: Mapping[str, Any], observed: Observed, *, running: bool) -> Planned:
+        """What a document asks for; of one that is `running` what there is of it, if there is no plan."""
         # Status is not the user's.
         topology = topology_of({name: value for name, value in document.items() if name != "status"})
         if topology.issuer is not None and (why := self._of.lookout.certifying(self._owner.namespace)):
@@ -179,12 +181,17 @@ class _Look:
             problem = Problem("spec.certificates.issuerRef", f"cannot be had: {said}", remedy)
             raise Invalid("cert-manager cannot be asked for certificates", [problem])
         objects = self._of.cluster.list(kinds.QUERY, self._owner.namespace)
-        asked = asked_of(topology, objects)
+        asked = asked_of(topology, objects, accepted=running)
         if topology.suspend:
             return Planned(topology, document, asked, None)
         # Queries that are computed at the root forward every event, whoever has asked for them.
         everything = replace(topology, queries=asked.queries)
-        layout, factor = self._laid_out(everything, observed)
+        try:
+            layout, factor = self._laid_out(everything, observed)
+        except InvalidPlan:
+            if not (running and observed.begun):
+                raise
+            layout, factor = as_it_runs(observed), self._kept.factor
         return Planned(topology, document, asked, layout, factor)
 
     def _laid_out(self, topology: Topology, observed: Observed) -> tuple[Layout, float]:
@@ -195,13 +202,10 @@ class _Look:
         margin = 0.0 if topology.node is None else topology.node.margin
         patience = topology.limits.scale_down_after / SECOND
         factor = self._memory.measured.factor(self._now, topology.rate, margin, patience)
-        try:
-            found = laid_out(topology, self._hosts, observed.begun, observed.parents, named, factor)
-        except InvalidPlan:
-            if factor == 1.0:
-                raise
-            # There is no tree for as much as they send: the one for as much as they should.
-            found, factor = laid_out(topology, self._hosts, observed.begun, observed.parents, named), 1.0
+        found, factor = largest(
+            lambda times: laid_out(topology, self._hosts, observed.begun, observed.parents, named, times),
+            factor,
+        )
         # Who was never begun has nothing to give away.
         running = {node.id for node in observed.running}
         leaves = tuple(node for node in found.leaving if node.id in running)
@@ -234,7 +238,7 @@ class _Look:
         waits = leaving.held_up(layout.nodes, observed)
         going = self._going(layout, observed, planned.topology, waiting=bool(waits))
         # Nobody is sent away before whoever comes in their place is there.
-        staying = going if waits else []
+        staying = [with_capacity(node, observed) for node in going] if waits else []
         applied = self._apply_spec(observed, planned, [*layout.nodes, *staying], absent)
         report = replace(report, leaving=tuple(going), absent=absent, applied=applied)
         report = replace(report, refused=(*planned.asked.refused, *self._memory.refused))
@@ -247,8 +251,8 @@ class _Look:
         """Take the root's pod off a machine that has been lost for a while, if it may be; or say why not."""
         observed, memory = report.observed, self._memory
         pod = failover.lost(observed, self._owner.name, self._hosts)
-        if pod is None or memory.lost is None or memory.lost[0] != pod.uid:
-            memory.lost = None if pod is None else (pod.uid, self._now)
+        if pod is None or memory.lost is None or memory.lost.uid != pod.uid:
+            memory.lost = None if pod is None else failover.Lost(pod.uid, self._now)
         if asked.failover != "auto":
             return report
         name = failover.claim_name(self._owner.name, asked)
@@ -261,11 +265,8 @@ class _Look:
             return report
         why = failover.hindrance(name, claim, self._hosts)
         if not why and pod is not None and memory.lost is not None:
-            if self._now - memory.lost[1] < failover.GRACE:
-                why = f"it is made elsewhere only when that has lasted {failover.GRACE:g} s"
-            elif self._of.lookout.answers(observed, pod, self._owner.namespace, self._owner.name):
-                why = "it still answers there, and there must never be two: it is left alone"
-            else:
+            why = memory.lost.spared(self._now, self._of.lookout.answers(pod))
+            if not why:
                 self._force(pod, name)
         return replace(report, hindrance=why)
 
@@ -363,25 +364,26 @@ class _Look:
         for node in report.nodes:
             numbers[node.layer] = max(node.number, numbers.get(node.layer, -1))
         kept = replace(kept, numbers=numbers, factor=planned.factor)
-        if self._takes_too_long(report, own=own):
+        if self._is_stuck(report, own=own):
             kept = given_up(kept, self._generation, self._of.rollout)
             said = f"{kept.why}; generation {kept.generation} comes back"
             self._event("RolledBack", said, warning=True)
-        if kept != self._kept:
-            self._of.cluster.apply(stamped(manifest_of(self._owner, kept)))
+        manifest = manifest_of(self._owner, kept)
+        taken = Key.of(manifest) in {conflict.key for conflict in report.conflicts}
+        if not taken and manifest != manifest_of(self._owner, self._kept):
+            self._of.cluster.apply(stamped(manifest))
 
-    def _takes_too_long(self, report: Report, *, own: bool) -> bool:
+    def _is_stuck(self, report: Report, *, own: bool) -> bool:
         """Whether a generation does not come to be, where there is another one. Whoever still drains is no
         reason: all that was asked for is there."""
         memory = self._memory
         if report.arrived or not own:
-            memory.began = None
+            memory.rolling = None
             return False
-        if memory.began is None or memory.began[0] != self._generation:
-            memory.began = (self._generation, self._now)
-        if self._kept.generation in (0, self._generation):
-            return False
-        return self._now - memory.began[1] > self._of.rollout
+        if memory.rolling is None or memory.rolling.generation != self._generation:
+            memory.rolling = Rolling(self._generation, self._now)
+        stalled = memory.rolling.stalled(self._now, report.through)
+        return self._kept.generation not in (0, self._generation) and stalled > self._of.rollout
 
     # What is told
 

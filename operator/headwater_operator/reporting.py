@@ -77,6 +77,8 @@ class Report:
     unaddressed: frozenset[str] = frozenset()
     # What is asked for of the root's claim and cannot be had.
     differing: Sequence[str] = ()
+    # What is to be done about a claim that is about to go.
+    parting: str = ""
     # Of a root that is to be made elsewhere by itself: why it is not, or would not be.
     hindrance: str = ""
     # Certificates that cert-manager has not issued yet, and those that cannot be used: each with why.
@@ -117,6 +119,15 @@ class Report:
         return there and not (self.waiting or changes or self.failed or self.conflicts or lacking)
 
     @property
+    def through(self) -> frozenset[tuple[str, int]]:
+        """Deployments, and the root's StatefulSet, that are as they were last asked to be, each with the
+        generation of that."""
+        waiting = {*self.changing, *self.later, *(node.id for node in self.waiting)}
+        found = (*self.observed.of_kind("Deployment"), *self.observed.of_kind("StatefulSet"))
+        named = ((each["metadata"]["name"], each["metadata"].get("generation", 0)) for each in found)
+        return frozenset((name, generation) for name, generation in named if name not in waiting)
+
+    @property
     def settled(self) -> bool:
         """Whether all is as it was asked for, and nothing else is there."""
         return self.arrived and not self.leaving
@@ -135,7 +146,7 @@ class Report:
         come yet have one where there is room for them."""
         root = self.observed.root
         if root is not None and root.totals.unassigned:
-            return f"{root.totals.unassigned} sources have no child that is to read them"
+            return f"sources that have no child to read them: {root.totals.unassigned}"
         # As the root was told: those that are absent read none.
         room = sum(
             node.capacity for node in self.nodes if node.role == "child" and node.id not in self.absent
@@ -148,7 +159,8 @@ class Report:
     @property
     def resting(self) -> bool:
         """Whether a tree that is suspended has come to rest."""
-        return self.suspended and not any(self.observed.pods.values())
+        there = (id for id, pods in self.observed.pods.items() if pods)
+        return self.suspended and all(id in self.absent for id in there)
 
 
 def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
@@ -222,7 +234,8 @@ def _planned(report: Report) -> Told:
         return True, "Suspended", "it is planned again when spec.suspend goes"
     if report.layout is None:
         return False, "NotYet", "it was not planned yet"
-    notes = "".join(f"; {note}" for note in report.layout.plan.notes)
+    plan = report.layout.plan
+    notes = "" if plan is None else "".join(f"; {note}" for note in plan.notes)
     widths = " ".join(map(str, report.widths))
     return True, "Planned", f"{widths}: {sum(report.widths)} nodes for {report.expected} sources{notes}"
 
@@ -232,7 +245,10 @@ def _progressing(report: Report) -> Told:
         return False, "Paused", f"the annotation {names.PAUSE} is there: nothing is changed until it goes"
     if report.suspended:
         if report.resting:
-            return False, "Suspended", "all pods are gone, the root's volume is kept"
+            said = "all pods are gone, the root's volume is kept"
+            if report.absent:
+                said += f"; those on machines that are lost are not counted: {_named(sorted(report.absent))}"
+            return False, "Suspended", said
         return True, "Suspending", "what nodes hold goes to the root, layer by layer"
     if report.layout is None:
         return False, "NotPlanned", "there is nothing to be rolled out"
@@ -249,12 +265,12 @@ def _progressing(report: Report) -> Told:
     if not report.applied:
         return True, "Applying", "the root is not told all of it yet"
     if report.changing or report.later:
-        ids = ", ".join((*report.changing, *report.later)[:WORST])
-        said = f"{len(report.changing)} pods give way to new ones, {len(report.later)} wait for their turn"
-        return True, "RollingOut", f"{said}: {ids}"
+        pods = {"give way to new ones": report.changing, "wait for their turn": report.later}
+        clauses = [f"pods that {what}: {_named(ids)}" for what, ids in pods.items() if ids]
+        return True, "RollingOut", "; ".join(clauses)
     if report.leaving:
-        ids = ", ".join(node.id for node in report.leaving[:WORST])
-        return True, "Draining", f"{len(report.leaving)} nodes end when nobody sends to them any more: {ids}"
+        ids = _named([node.id for node in report.leaving])
+        return True, "Draining", f"nodes that end when nobody sends to them any more: {ids}"
     return False, "Settled", "all nodes are there, and the root has told them who sends to whom"
 
 
@@ -280,12 +296,15 @@ def _degraded(report: Report) -> Told:
     if report.rolled_back is not None:
         kept = f"generation {report.kept} runs instead" if report.kept else "nothing else is known to run"
         return True, "RolledBack", f"{report.rolled_back}; {kept}"
-    if report.problem is not None:
-        reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
-        runs = f"generation {report.kept} runs on" if report.kept else "nothing runs"
-        return True, reason, f"{runs}: {listed(report.problem.problems)}"
     if (halted := _halted(report)) is not None:
         return halted
+    if report.problem is not None:
+        reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
+        runs = "what runs is left as it is" if report.good else "nothing runs"
+        runs = f"generation {report.kept} runs on" if report.kept else runs
+        return True, reason, f"{runs}: {listed(report.problem.problems)}"
+    if report.parting:
+        return True, "ClaimDeleted", report.parting
     if report.failed:
         return True, "ApplyFailed", report.failed
     if report.conflicts:
@@ -294,12 +313,12 @@ def _degraded(report: Report) -> Told:
         count = len(report.unfit)
         said = f"{count} of cert-manager's Certificates cannot be used: {_first(report.unfit)}"
         return True, "CertificateUnfit", said
-    if ids := sorted(report.absent):
-        said = f"{len(ids)} nodes are on machines that are lost: {', '.join(ids[:WORST])}"
-        return True, "MachinesLost", said
+    if report.absent:
+        return True, "MachinesLost", f"nodes on machines that are lost: {_named(sorted(report.absent))}"
     if failing_pods := _failing(report):
-        id, reason, said = failing_pods[0]
-        return True, "PodsFail", f"{len(failing_pods)} pods do not start: {id}: {reason}: {said}"
+        _, reason, said = failing_pods[0]
+        ids = _named([id for id, _, _ in failing_pods])
+        return True, "PodsFail", f"pods that do not start: {ids}; the first: {reason}: {said}"
     if report.shut_out:
         return True, "NoAuthority", report.shut_out
     root = report.observed.root
@@ -313,8 +332,7 @@ def _degraded(report: Report) -> Told:
         said = f"spec.root.failover is auto, but a root whose machine is lost would wait: {report.hindrance}"
         return True, "NoFailover", said
     if report.refused:
-        listed_ids = ", ".join(report.refused[:WORST])
-        return True, "QueriesRefused", f"{len(report.refused)} queries are not computed: {listed_ids}"
+        return True, "QueriesRefused", f"queries that are not computed: {_named(report.refused)}"
     return False, "AsPlanned", "nothing is wrong that is known of"
 
 
@@ -346,6 +364,11 @@ def _halted(report: Report) -> Told | None:
     return None
 
 
+def _named(ids: Sequence[str]) -> str:
+    more = f" and {len(ids) - WORST} more" if len(ids) > WORST else ""
+    return ", ".join(ids[:WORST]) + more
+
+
 def _first(told: Mapping[str, str]) -> str:
     name = min(told)
     return f"{name}: {told[name]}"
@@ -358,6 +381,8 @@ def listed(problems: Iterable[Problem]) -> str:
 def _layers(report: Report) -> list[Status]:
     assert report.layout is not None
     plan, waiting = report.layout.plan, Counter(node.layer for node in report.waiting)
+    if plan is None:
+        return []
     found = []
     for number, width in enumerate(report.widths, start=1):
         role = "root" if number == len(report.widths) else "child" if number == 1 else "intermediate"

@@ -1,12 +1,30 @@
-"""In which order a tree takes up what has changed: of nodes that run, one of each layer at a time."""
+"""In which order a tree takes up what has changed: of nodes that run, one of each layer at a time; and
+whether that gets on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from headwater_operator import names
 from headwater_operator.observation import Observed
 from headwater_operator.rendering import Manifest
+
+
+@dataclass(slots=True)
+class Rolling:
+    """A generation on its way: since when nothing more of it came to be, and what has until then."""
+
+    generation: int
+    since: float
+    through: frozenset[tuple[str, int]] = frozenset()
+
+    def stalled(self, now: float, through: frozenset[tuple[str, int]]) -> float:
+        """For how many seconds nothing has. Wide layers take long, one node at a time, and that is no
+        failure; what comes and goes has come once."""
+        if not through <= self.through:
+            self.since, self.through = now, self.through | through
+        return now - self.since
 
 
 def in_turn(wanted: Iterable[Manifest], observed: Observed) -> tuple[list[Manifest], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headwater.errors import Problem
+from headwater.topology.queries import written
 from headwater_wire.v1 import control_pb2 as pb
 
 # Where it stands in the trailing metadata.
@@ -26,9 +27,10 @@ def problems_message(problems: Iterable[Problem]) -> pb.Problems:
 
 
 def plain(problem: Problem) -> Problem:
-    """A problem of the one query: its field without the list that it would stand in."""
+    """A problem of the one query: its field as a manifest has it, without the list that it would stand in."""
     _, listed, field = problem.field.rpartition("].")
-    return Problem(field if listed else problem.field, problem.message, problem.remedy)
+    path = field if listed else problem.field.removeprefix("queries.")
+    return Problem(written(path), problem.message, written(problem.remedy))
 
 
 def cut(text: str, limit: int = TEXT_BYTES) -> str:

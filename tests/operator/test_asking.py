@@ -34,6 +34,15 @@ def test_queries_come_from_the_topology_and_from_objects() -> None:
     assert "status" not in b
 
 
+def test_where_there_is_no_plan_those_are_taken_that_were_before() -> None:
+    before = {**query("before"), "status": {"conditions": [{"type": "Accepted", "status": "True"}]}}
+    never = {**query("never"), "status": {"conditions": [{"type": "Accepted", "status": "False"}]}}
+    found = asked_of(topology(queries=[]), [before, never, query("new")], accepted=True)
+    assert list(found.taken) == ["before"]
+    assert set(found.refused) == {"never", "new"}
+    assert "there is no plan with it" in found.refused["new"][1][0].message
+
+
 def test_one_that_is_wrong_fails_alone() -> None:
     asked = topology(queries=[{"id": "own", "aggregate": "max", "window": WINDOW}])
     objects = [

@@ -21,8 +21,9 @@ def document(name: str) -> dict[str, Any]:
     return {"metadata": {"name": "factory"}, "spec": {"called": name}}
 
 
-def plan(given: Any) -> Planned:
-    if given["spec"]["called"].startswith("bad"):
+def plan(given: Any, running: bool) -> Planned:
+    called = given["spec"]["called"]
+    if called.startswith("bad") or (called.startswith("lost") and not running):
         raise Invalid("it cannot be had", [Problem("spec", "is bad", "mend it")])
     return Planned(topology(), given, NOTHING, None)
 
@@ -47,9 +48,18 @@ def test_what_cannot_be_had_leaves_the_last_good_one() -> None:
     nothing = choose(OWNER, document("bad"), 2, Kept(), plan)
     assert nothing.planned is None
     assert nothing.problem is not None
-    # It was good once and is not any more, such as because a machine is gone.
-    gone = choose(OWNER, document("bad"), 2, kept("bad", 2), plan)
-    assert gone.planned is None
+    assert choose(OWNER, document("bad"), 2, kept("bad", 2), plan).planned is None
+
+
+def test_of_what_was_good_once_that_which_runs_is_seen_to() -> None:
+    """Such as where a machine is gone."""
+    gone = choose(OWNER, document("lost"), 2, kept("lost", 2), plan)
+    assert (chosen(gone), gone.instead) == ("lost", 2)
+    assert gone.problem is not None
+    worse = choose(OWNER, document("bad"), 3, kept("lost", 2), plan)
+    assert (chosen(worse), worse.instead) == ("lost", 2)
+    never = choose(OWNER, document("lost"), 1, Kept(), plan)
+    assert never.planned is None
 
 
 def test_what_was_given_up_stays_so_until_it_changes() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
-import pytest
-
 from headwater.topology import topology_of
-from headwater_operator.claims import Claim, amount, claim_of, differences, fitted, found
+from headwater_operator.claims import Claim, claim_of, differences, fitted, found, parting
 from tests.manifests import small
 from tests.operator.trees import one, rendered
 
@@ -79,32 +76,20 @@ def test_a_claim_of_the_user_is_no_business_of_ours() -> None:
     assert said(THERE, claim="mine") == ()
 
 
+def test_one_that_somebody_has_deleted_is_told_of() -> None:
+    gone = {**manifest(), "metadata": {"name": "small-root", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    ours = topology_of(small()).root
+    assert parting(ours, None) == parting(ours, THERE) == ""
+    told = parting(ours, claim_of(gone))
+    assert "the claim small-root was deleted" in told
+    assert "/data" in told
+    assert "spec.root.storage.claim" in told
+    assert parting(topology_of(small(spec__root__storage={"claim": "mine"})).root, claim_of(gone)) == ""
+
+
 def test_a_claim_is_found_and_read() -> None:
     document = {"apiVersion": "v1", **manifest(size="3Gi", storageClass="a")}
     others = [{"kind": "Service", "metadata": {"name": "small-root"}}, document]
     assert found(others, "small-root") == Claim("small-root", "3Gi", "a", ("ReadWriteOnce",))
     assert found(others, "other") is None
     assert claim_of({"metadata": {"name": "a"}}) == Claim("a", "0", None, ())
-
-
-@pytest.mark.parametrize(
-    "quantity, expected",
-    [
-        ("10Gi", 10 << 30),
-        ("1.5Gi", 3 << 29),
-        ("1024Mi", 1 << 30),
-        ("1Ki", 1024),
-        ("1Ei", 1 << 60),
-        ("1E", 10**18),
-        ("1e3", 1000),
-        ("2E-1", Fraction(1, 5)),
-        ("1500m", Fraction(3, 2)),
-        ("5k", 5000),
-        ("7.", 7),
-        (".5G", 5 * 10**8),
-        ("123", 123),
-        ("much", 0),
-    ],
-)
-def test_quantities_as_an_api_server_writes_them(quantity: str, expected: Fraction) -> None:
-    assert amount(quantity) == expected

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.topology import topology_of
 from headwater_operator.claims import Claim
-from headwater_operator.failover import claim_name, hindrance, lost
+from headwater_operator.failover import GRACE, SILENT, Lost, claim_name, hindrance, lost
 from headwater_operator.layout import Host
 from headwater_operator.observation import Pod
 from tests.manifests import small
@@ -62,3 +62,14 @@ def test_the_claim_that_is_made_for_it_is_for_one_pod_alone() -> None:
 def test_asking_for_it_restarts_nobody() -> None:
     before, after = rendered(small(), []), rendered(small(spec__root__failover="auto"), [])
     assert one(before, "StatefulSet", "small-root") == one(after, "StatefulSet", "small-root")
+
+
+def test_a_root_is_taken_for_dead_when_nobody_answers_time_and_again() -> None:
+    gone = Lost("uid", 0.0)
+    for _ in range(5 * SILENT):
+        assert "only when that has lasted 60 s" in gone.spared(GRACE - 1, False)
+    assert gone.spared(GRACE, False) == ""
+    assert "still answers" in gone.spared(GRACE, True)
+    for _ in range(SILENT - 1):
+        assert "asked 3 times" in gone.spared(10 * GRACE, False)
+    assert gone.spared(10 * GRACE, False) == ""

@@ -99,8 +99,10 @@ class World:
         if certificate is None:
             return
         held = self.objects.get(("Secret", secret))
-        ready = {"type": "Ready", "status": "True", "message": "Certificate is up to date"}
-        certificate["status"] = {"conditions": [ready]}
+        if not (certificate["status"] or {}).get("conditions"):
+            since = {"lastTransitionTime": self.now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            ready = {"type": "Ready", "status": "True", "message": "Certificate is up to date"}
+            certificate["status"] = {"conditions": [{**ready, **since}]}
         known = (held or {}).get("metadata", {}).get("annotations") or {}
         if held is not None and known.get(names.ISSUER["name"]) in (None, "plant-ca"):
             # It takes what is there for its own, if nothing speaks against it.

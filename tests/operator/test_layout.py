@@ -67,6 +67,7 @@ def assert_sound(layout: Layout) -> None:
         assert node.id == names.node("factory", node.layer, node.number)
         assert node.role == ("child" if node.layer == 1 else "intermediate")
         by_layer[node.layer].append(node)
+    assert layout.plan is not None
     for number, nodes in by_layer.items():
         layer = layout.plan.layers[number - 1]
         for place, node in enumerate(nodes):
@@ -83,6 +84,7 @@ def assert_sound(layout: Layout) -> None:
 def test_the_tree_of_the_paper() -> None:
     layout = fresh(topology())
     assert widths(layout) == [13, 7, 4, 2]
+    assert layout.plan is not None
     assert layout.plan.widths == [13, 7, 4, 2, 1]
     assert_sound(layout)
     assert [node.id for node in layout.nodes][:2] == ["factory-l1-0", "factory-l1-1"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater_operator.measuring import SPAN, Measured
+from headwater.errors import InvalidPlan, Problem
+from headwater_operator.measuring import SPAN, Measured, largest
 
 
 def fed(measured: Measured, begin: float, seconds: float, rate: float, total: int = 0) -> int:
@@ -67,3 +68,28 @@ def test_while_the_root_is_silent_nothing_is_known() -> None:
     # A root with another log counts from the beginning.
     measured.take(80, 5)
     assert measured.rate is None
+
+
+def test_factors_have_one_digit_behind_the_point() -> None:
+    """As they are kept: what is read again is the same."""
+    for rate in range(111, 300, 7):
+        measured = Measured()
+        fed(measured, 0, 31, rate)
+        found = measured.factor(31, 100, 0.0, 60)
+        assert float(f"{found:g}") == found
+
+
+@pytest.mark.parametrize("most", [1.0, 1.1, 1.7, 2.4, 2.5, 9.9])
+def test_where_there_is_no_plan_for_so_much_it_is_as_much_as_can_be(most: float) -> None:
+    asked = []
+
+    def plan(factor: float) -> float:
+        asked.append(factor)
+        if factor > most:
+            raise InvalidPlan([Problem("spec.limits.maxNodes", "is too small", "make it larger")])
+        return factor
+
+    assert largest(plan, 2.5) == (min(most, 2.5), min(most, 2.5))
+    assert len(asked) <= 7
+    with pytest.raises(InvalidPlan):
+        largest(lambda factor: plan(10 * factor), 2.5)

@@ -30,6 +30,9 @@ def absent(*pods: dict[str, Any], members: bool = True, hosts: Any = HOSTS) -> s
 def test_a_node_is_absent_while_its_machine_is_lost_and_until_it_has_another() -> None:
     assert absent(pod(A.id, machine="good")) == set()
     assert absent(pod(A.id, machine="lost")) == {A.id}
+    # Its Node was deleted, its pod not yet.
+    assert absent(pod(A.id, machine="gone for good")) == {A.id}
+    assert absent(pod(A.id, machine="lost"), hosts=None) == set()
     # It is evicted, and the next one waits for a machine.
     assert absent(going(pod(A.id, machine="lost"))) == {A.id}
     assert absent(going(pod(A.id, machine="lost")), pod(A.id, ready=False, machine="")) == {A.id}
@@ -99,6 +102,17 @@ def test_a_node_that_the_api_server_does_not_take_keeps_its_number() -> None:
     secret = {"kind": "Secret", "metadata": {"name": names.certificate(waits.id), **placed}}
     of_root = {"kind": "Secret", "metadata": {"name": "factory-root-tls"}}
     assert Observed((secret, of_root), {}).begun == [waits]
+
+
+def test_one_that_cert_manager_has_given_a_certificate_keeps_its_machine() -> None:
+    """A Secret that is filled says nothing of machines, unless it was told to."""
+    waits = TreeNode("factory-l1-7", 1, 7, "child", "", 0.0, (), "edge-3")
+    labels, name = {names.NODE: waits.id}, names.certificate(waits.id)
+    filled = {"kind": "Secret", "metadata": {"name": name, "labels": labels}}
+    placed = {"name": name, "labels": labels, "annotations": {names.PLACE: waits.place}}
+    asked = {"kind": "Certificate", "metadata": placed}
+    assert Observed((filled, asked), {}).begun == [waits]
+    assert Observed((asked, filled), {}).begun == [waits]
 
 
 def test_what_a_program_said_last_is_why_its_pod_is_not_ready() -> None:

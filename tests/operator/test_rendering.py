@@ -278,7 +278,6 @@ def test_another_width_changes_no_pod_that_stays(one: list[int], other: list[int
         {"spec__limits": {"minWidth": 3, "maxNodes": 50, "scaleDownAfter": "1m", "drainTimeout": "1m"}},
         {"spec__policies": {"disruptionBudgets": False, "networkPolicies": False}},
         {"spec__suspend": True},
-        {"spec__horizon": "3h"},
         {"spec__root__storage": {"deletionPolicy": "Delete"}},
         {"metadata__labels": {"team": "quality"}},
     ],
@@ -303,6 +302,8 @@ def test_what_is_told_to_the_root_restarts_nobody(changes: dict[str, Any]) -> No
         ({"spec__archive": {"path": "a"}}, {"small-l1-0", "small-l1-1"}),
         ({"spec__ingest": {"expose": "hostPort"}}, {"small-l1-0", "small-l1-1"}),
         ({"spec__flushInterval": "1s"}, {"small-l1-0", "small-l1-1", "small-l2-0"}),
+        ({"spec__horizon": "3h"}, {"small-l1-0", "small-l1-1", "small-l2-0"}),
+        ({"spec__sources__0__idleAfter": "9s"}, {"small-l1-0", "small-l1-1", "small-l2-0"}),
     ],
     ids=lambda given: next(iter(given)) if isinstance(given, dict) else None,
 )

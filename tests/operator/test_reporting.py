@@ -116,6 +116,7 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
         ({"refused": ("q",)}, "Degraded", ("True", "QueriesRefused")),
         ({"hindrance": "it is shared"}, "Degraded", ("True", "NoFailover")),
         ({"differing": ("it cannot shrink",), "refused": ("q",)}, "Degraded", ("True", "ClaimDiffers")),
+        ({"parting": "it was deleted", "differing": ("",)}, "Degraded", ("True", "ClaimDeleted")),
         ({"paused": True}, "Progressing", ("False", "Paused")),
         ({"suspended": True}, "Progressing", ("True", "Suspending")),
         ({"suspended": True}, "Ready", ("False", "Suspended")),
@@ -124,6 +125,42 @@ def test_nodes_that_are_not_there_are_named_with_their_reason() -> None:
 )
 def test_what_is_the_matter_is_a_reason(change: dict[str, Any], kind: str, expected: tuple[str, str]) -> None:
     assert told(replace(settled(), **change))[kind] == expected
+
+
+def test_where_the_root_has_halted_that_comes_first() -> None:
+    """Without a plan a tree runs on; without a root it does not."""
+    problem = InvalidPlan([Problem("spec.x", "is y", "do z")])
+    report = settled(problem=problem, absent=frozenset({"factory-root"}))
+    assert told(report)["Degraded"] == ("True", "RootNodeLost")
+    assert told(report)["Planned"] == ("False", "NoPlan")
+
+
+def test_without_a_plan_it_says_what_runs() -> None:
+    problem = InvalidPlan([Problem("spec.x", "is y", "do z")])
+
+    def says(**change: Any) -> str:
+        degraded = status_of(replace(settled(problem=problem), **change), {}, NOW)["conditions"][-1]
+        return str(degraded["message"]).partition(":")[0]
+
+    assert says(kept=3) == "generation 3 runs on"
+    assert says(kept=None, good=3) == "what runs is left as it is"
+    assert says(kept=None, good=0) == "nothing runs"
+
+
+def test_a_tree_rests_also_where_pods_are_on_machines_that_are_lost() -> None:
+    report = settled(suspended=True)
+    assert not report.resting
+    everybody = frozenset(report.observed.pods)
+    assert replace(report, absent=everybody).resting
+    assert told(replace(report, absent=everybody))["Progressing"] == ("False", "Suspended")
+
+
+def test_who_is_through_is_known_with_what_was_asked_of_it() -> None:
+    report = settled()
+    names_ = {name for name, _ in report.through}
+    assert names_ >= {node.id for node in report.nodes}
+    assert ("factory-l1-0", 0) not in settled(changing=("factory-l1-0",)).through
+    assert ("factory-l1-0", 0) not in settled(later=("factory-l1-0",)).through
 
 
 def test_what_is_begun_anew_has_not_arrived() -> None:
@@ -229,7 +266,7 @@ def test_what_somebody_has_to_see_to_is_degraded() -> None:
     pods = [pod(first, ready=False, containerStatuses=[{"state": {"waiting": waits}}]), ROOT_POD]
     report = Report("plant", "factory", 1, 100, seen(found, pods=pods), found)
     message = status_of(report, {}, NOW)["conditions"][3]["message"]
-    assert message == f"1 pods do not start: {first}: ErrImagePull: headwater/node:1 is nowhere"
+    assert message == f"pods that do not start: {first}; the first: ErrImagePull: headwater/node:1 is nowhere"
     assert told(settled(shut_out="no device is let in"))["Degraded"] == ("True", "NoAuthority")
     # Nothing was good before: that nothing runs is no peace.
     never = Report(

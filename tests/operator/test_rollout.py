@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater_operator.layout import TreeNode
-from headwater_operator.rollout import in_turn
+from headwater_operator.rollout import Rolling, in_turn
 from tests.operator.views import deployment, observed, pod
 
 A, B, C = (TreeNode(f"factory-l1-{n}", 1, n, "child", "root", 1.0) for n in range(3))
@@ -36,3 +36,14 @@ def test_what_is_new_or_does_not_run_takes_nothing_away() -> None:
     assert (ids(now), later) == ([A.id], [B.id, C.id])
     now, later = in_turn(turn(B, C), observed([A, B, C], pods))
     assert (ids(now), later) == ([], [B.id, C.id])
+
+
+def test_what_gets_on_is_not_stuck_however_long_it_takes() -> None:
+    rolling = Rolling(2, 0.0)
+    for n in range(100):
+        assert rolling.stalled(7.0 * n, frozenset({(f"factory-l1-{n}", 2)})) == 0
+    assert rolling.stalled(7.0 * 99 + 600, frozenset()) == 600
+    # One that comes and goes has come once.
+    assert rolling.stalled(7.0 * 99 + 601, frozenset({("factory-l1-5", 2)})) == 601
+    # The next step of the same spec is something new.
+    assert rolling.stalled(7.0 * 99 + 602, frozenset({("factory-l1-5", 3)})) == 0

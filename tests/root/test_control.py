@@ -138,6 +138,15 @@ def test_the_list_tells_who_shares_a_pass_and_how_far_behind_it_is(tmp_path: Pat
     on_a_root(tmp_path, scene)
 
 
+def test_a_field_that_is_wrong_is_called_as_in_a_manifest(tmp_path: Path) -> None:
+    async def scene(at: Reached) -> None:
+        await at.add(Query("keyed", Tumbling(10), key_by="k"))
+        _, _, told = await refused(at.add(Query("other", Tumbling(10), key_by="line")))
+        assert [each.field for each in told.problems] == ["keyBy"]
+
+    on_a_root(tmp_path, scene)
+
+
 def test_a_query_comes_and_goes_and_the_list_tells_its_life(tmp_path: Path) -> None:
     async def scene(at: Reached) -> None:
         at.admit()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
+from headwater.topology.quantities import amount
 from headwater.topology.sections import (
     LABEL_VALUE,
     TEXT_LIMIT,
@@ -170,6 +171,14 @@ def _resources(section: Section | None) -> Resources:
     if section is None:
         return Resources()
     found = Resources(_quantities(section.section("requests")), _quantities(section.section("limits")))
+    limits = dict(found.limits)
+    for name, asked in found.requests:
+        if name in limits and amount(asked) > amount(limits[name]):
+            section.wrong(
+                f"requests.{name}",
+                f"is {asked}, above limits.{name}, which is {limits[name]}",
+                "ask for the limit at most, or raise it",
+            )
     section.done()
     return found
 

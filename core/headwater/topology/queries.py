@@ -119,7 +119,8 @@ _WRITTEN = {
 _OURS = re.compile(rf"\b({'|'.join(_WRITTEN)})\b")
 
 
-def _written(text: str) -> str:
+def written(text: str) -> str:
+    """With fields as a manifest has them."""
     return _OURS.sub(lambda found: _WRITTEN[found[0]], text)
 
 
@@ -155,10 +156,10 @@ def validated(given: list[Query], labels: Mapping[str, str]) -> tuple[tuple[Quer
 def _translated(problem: Problem, labels: Mapping[str, str]) -> Problem:
     id, found, field = problem.field.removeprefix("queries[").rpartition("].")
     if found:
-        path = f"{labels[id]}.{_written(field)}"
+        path = f"{labels[id]}.{written(field)}"
     else:
-        path = "spec.queries[*]." + _written(problem.field.removeprefix("queries."))
-    return Problem(path, problem.message, _written(problem.remedy))
+        path = "spec.queries[*]." + written(problem.field.removeprefix("queries."))
+    return Problem(path, problem.message, written(problem.remedy))
 
 
 def not_yet_told(wrong: Iterable[Problem], told: Iterable[Problem]) -> list[Problem]:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e import apiserver as alone
-from e2e.certmanager import program
+from e2e.certmanager import issuers, program
 from e2e.operator.running import NODES, Operator, rights
 from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, rule
 from headwater_operator import access, kinds, names
@@ -25,7 +24,6 @@ from headwater_operator.kinds import Kind
 from headwater_operator.rendering import Material, Owner
 from headwater_operator.rendering.identities import certificates
 
-ISSUER = Kind("cert-manager.io", "v1", "Issuer", "issuers")
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
 PARTIES = ("small-root-tls", "small-operator-tls", "small-l1-0-tls")
 NODE = {"ingestLimit": 500}
@@ -54,7 +52,7 @@ def certifying(spaces: Spaces, apiserver: Path, tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("cert-manager")
     made = [spaces.post(DEFINITIONS, each)["metadata"]["name"] for each in program.definitions()]
     try:
-        _until(lambda: spaces.cluster.serves(kinds.CERTIFICATE) and spaces.cluster.serves(ISSUER))
+        _until(lambda: spaces.cluster.serves(kinds.CERTIFICATE) and spaces.cluster.serves(issuers.ISSUER))
         with ExitStack() as stack:
             stack.enter_context(program.running(folder, apiserver))
             stack.enter_context(alone.collecting(folder, apiserver))
@@ -74,23 +72,9 @@ def _until(
         time.sleep(0.1)
 
 
-def _issuer(spaces: Spaces, space: str, name: str = "plant-ca") -> None:
-    """An authority that signs itself, and an issuer of what it signs."""
-    _post(spaces, space, ISSUER, "itself", {"selfSigned": {}})
-    spec = {
-        "isCA": True,
-        "commonName": "the plant",
-        "secretName": f"{name}-authority",
-        "privateKey": {"algorithm": "ECDSA", "size": 256},
-        "issuerRef": {"name": "itself"},
-    }
-    _post(spaces, space, kinds.CERTIFICATE, f"{name}-authority", spec)
-    _post(spaces, space, ISSUER, name, {"ca": {"secretName": f"{name}-authority"}})
-
-
-def _post(spaces: Spaces, space: str, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
-    document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-    spaces.post(kind.collection(space), document)
+def _issuer(spaces: Spaces, space: str) -> None:
+    for kind, document in issuers.manifests("plant-ca"):
+        spaces.post(kind.collection(space), document)
 
 
 def _asks(spaces: Spaces, space: str, issuer: str = "plant-ca") -> None:
@@ -228,7 +212,7 @@ def _restarted(cluster: Cluster, space: str) -> bool:
 @pytest.mark.usefixtures("certifying")
 def test_an_issuer_without_an_authority_is_told_of(start: Start, spaces: Spaces, space: str) -> None:
     _issuer(spaces, space)
-    _asks(spaces, space, "itself")
+    _asks(spaces, space, issuers.ITSELF)
     operator = start()
     operator.until(_said(spaces.cluster, space, "Degraded", "CertificateUnfit"), PATIENCE)
     said = _conditions(spaces.cluster, space)["Degraded"][1]

@@ -124,6 +124,16 @@ def test_class_and_mode_stay_as_they_are(
     assert (after["metadata"]["uid"], after["spec"]) == (before["metadata"]["uid"], before["spec"])
 
 
+def test_one_that_is_deleted_is_told_of_while_it_is_still_there(
+    spaces: Spaces, space: str, look: Look
+) -> None:
+    look()
+    spaces.request("DELETE", kinds.CLAIM.object(space, "small-root"))
+    told = look()
+    assert (told["status"], told["reason"]) == ("True", "ClaimDeleted")
+    assert "the claim small-root was deleted" in told["message"]
+
+
 def test_a_claim_of_the_user_is_neither_made_nor_changed(cluster: Cluster, space: str, look: Look) -> None:
     assert look(claim="mine")["reason"] == "AsPlanned"
     assert cluster.list(kinds.CLAIM, space) == []

@@ -80,8 +80,20 @@ def _layer(about: str) -> Schema:
             "resources": mapping(
                 "What its containers ask for and what they may have.",
                 {"requests": _quantities("What they ask for."), "limits": _quantities("What they may have.")},
+                (),
+                *map(_within_limits, QUANTITIES),
             ),
         },
+    )
+
+
+def _within_limits(name: str) -> Rule:
+    asked, limit = (f"quantity(string(self.{field}.{name}))" for field in ("requests", "limits"))
+    both = f"has(self.requests) && has(self.requests.{name}) && has(self.limits) && has(self.limits.{name})"
+    return Rule(
+        f"!({both}) || !{asked}.isGreaterThan({limit})",
+        f"is above limits.{name}; ask for the limit at most, or raise it",
+        f".requests.{name}",
     )
 
 

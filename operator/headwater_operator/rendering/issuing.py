@@ -28,7 +28,7 @@ def certificates(
     are those of Secrets beside the ones that all have; `places` are annotations that say which machines
     a node is for, which is planned before it can be begun."""
     for party in everybody:
-        more = labels.get(party.secret, {})
+        more, place = labels.get(party.secret, {}), dict(places.get(party.secret, {}))
         found = manifest(
             owner,
             kinds.CERTIFICATE.api_version,
@@ -37,8 +37,11 @@ def certificates(
             more,
             spec={
                 "secretName": party.secret,
-                # By which the Secret is found among those of the tree.
-                "secretTemplate": {"labels": {**names.labels(owner.name), **more}},
+                # By which the Secret is found among those of the tree, and the node that it is for.
+                "secretTemplate": {
+                    "labels": {**names.labels(owner.name), **more},
+                    **({"annotations": place} if place else {}),
+                },
                 "commonName": party.id[:COMMON_NAME_LIMIT],
                 **_subjects(party),
                 "usages": ["digital signature", "server auth", "client auth"],
@@ -55,8 +58,8 @@ def certificates(
                 "issuerRef": {"name": issuer.name, "kind": issuer.kind, "group": issuer.group},
             },
         )
-        if party.secret in places:
-            found["metadata"]["annotations"] = dict(places[party.secret])
+        if place:
+            found["metadata"]["annotations"] = place
         yield found
 
 

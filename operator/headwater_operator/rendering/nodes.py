@@ -146,6 +146,7 @@ def _environment(owner: Owner, topology: Topology, node: TreeNode, advertised: s
         "HEADWATER_ADVERTISE": advertised or inside,
         "HEADWATER_FLUSH_INTERVAL": f"{seconds:.9g}",
         "HEADWATER_IDLE_AFTER": f"{topology.idle_after / SECOND:.15g}",
+        "HEADWATER_HORIZON": f"{topology.horizon / SECOND:.15g}",
         "HEADWATER_TLS_CERTIFICATE": pods.CERTIFICATE,
         "HEADWATER_TLS_KEY": pods.KEY,
         "HEADWATER_TLS_CA": pods.AUTHORITIES,

@@ -1,0 +1,185 @@
+"""Looks at a topology, on a real API server, while machines, rights and names are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.operator.podless.plant import POD, Plant
+from e2e.operator.running import rights
+from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, whole
+from headwater_operator import kinds, lookout, names
+from headwater_operator.cluster import Cluster
+from headwater_operator.kinds import Kind
+
+# A child on each machine, and two of them are needed.
+EACH: dict[str, Any] = {
+    "spec__sources__0__expected": 10,
+    "spec__sources__0__rate": 10,
+    "spec__node": {"ingestLimit": 60, "margin": 0},
+    "spec__placement": {"child": {"mode": "perNode"}},
+}
+
+
+@pytest.fixture
+def plant(cluster: Cluster, spaces: Spaces, space: str) -> Plant:
+    return Plant(cluster, spaces, space)
+
+
+def _names(plant: Plant, kind: Kind) -> set[str]:
+    found = plant.spaces.cluster.list(kind, plant.space, names.selector("small"))
+    return {each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]}
+
+
+def test_without_a_plan_any_more_what_runs_is_seen_to(plant: Plant) -> None:
+    document = plant.topology(**EACH)
+    plant.look()
+    children = {"small-l1-0", "small-l1-1"}
+    assert _names(plant, kinds.DEPLOYMENT) == children
+    plant.good(document)
+    plant.root("other")
+    plant.ready(POD)
+    plant.reached()
+    plant.child("small-l1-0", "one")
+    plant.child("small-l1-1", "other")
+    with plant.answering(l1_0=60.0, l1_1=60.0) as root:
+        plant.look()
+        assert root.told[-1] == {"small-l1-0": 60.0, "small-l1-1": 60.0}
+        plant.machines(one=False, other=True)
+        degraded = plant.look()
+        assert (degraded["reason"], plant.condition("Planned")["reason"]) == ("NoPlan", "NoPlan")
+        assert degraded["message"].startswith("generation 1 runs on: ")
+        assert root.told[-1] == {"small-l1-0": 0.0, "small-l1-1": 60.0}
+        assert plant.condition("Ready")["reason"] == "SourcesNotAssigned"
+        # Gone for good, it is the same.
+        plant.machines(other=True)
+        assert plant.look()["reason"] == "NoPlan"
+        assert root.told[-1] == {"small-l1-0": 0.0, "small-l1-1": 60.0}
+        assert _names(plant, kinds.DEPLOYMENT) == children
+        plant.machines(one=False, other=False)
+        assert plant.look()["reason"] == "RootNodeLost"
+
+
+def test_a_tree_comes_to_rest_although_a_machine_is_lost(plant: Plant) -> None:
+    plant.topology(**EACH)
+    plant.look()
+    plant.root("other")
+    for number, machine in enumerate(("one", "other")):
+        plant.child(f"small-l1-{number}", machine)
+    plant.machines(one=False, other=True)
+    plant.topology(**EACH, spec__suspend=True)
+    plant.look()
+    assert not _names(plant, kinds.DEPLOYMENT)
+    for number in range(2):
+        plant.cluster.delete(kinds.POD, plant.space, f"small-l1-{number}-x")
+    plant.look()
+    assert _replicas(plant) == 1, "one of them is on a machine that is there, and may still drain"
+    plant.cluster.delete(kinds.POD, plant.space, "small-l1-1-x", grace=0)
+    plant.look()
+    assert _replicas(plant) == 0
+    plant.cluster.delete(kinds.POD, plant.space, POD, grace=0)
+    plant.look()
+    assert plant.condition("Progressing")["reason"] == "Suspended"
+    assert "small-l1-0" in plant.condition("Progressing")["message"]
+
+
+def _replicas(plant: Plant) -> int:
+    found = plant.cluster.get(kinds.STATEFUL_SET, plant.space, "small-root")
+    assert found is not None
+    replicas: int = found["spec"]["replicas"]
+    return replicas
+
+
+def test_what_is_kept_is_not_written_over_that_of_others(plant: Plant) -> None:
+    path = kinds.CONFIG_MAP.collection(plant.space)
+    theirs = plant.spaces.post(path, {"metadata": {"name": "small-kept"}, "data": {"a": "b"}})
+    plant.topology()
+    degraded = plant.look()
+    assert (degraded["reason"], "small-kept" in degraded["message"]) == ("NameTaken", True)
+    assert plant.cluster.get(kinds.CONFIG_MAP, plant.space, "small-kept") == theirs
+
+
+def test_nothing_is_written_where_nothing_has_changed(plant: Plant) -> None:
+    """Also where sources send more than was said, by factors that have no short binary form."""
+    document = plant.topology(spec__sources__0__expected=10, spec__sources__0__rate=10)
+    plant.good(document, factor=1.2)
+    for _ in range(2):
+        plant.look()
+    before = plant.cluster.writes
+    plant.look()
+    assert plant.cluster.writes == before
+
+
+@contextmanager
+def _limited(spaces: Spaces, space: str, folder: Path, rules: Rules) -> Iterator[Plant]:
+    """Looked at by somebody who may do so much, in that namespace alone."""
+    kubeconfig = spaces.kubeconfig(folder / "kubeconfig", spaces.account(space, rules))
+    with whole(kubeconfig) as cluster:
+        yield Plant(cluster, spaces, space)
+
+
+def test_without_the_right_to_give_rights_all_but_executors_is_there(
+    spaces: Spaces, space: str, tmp_path: Path
+) -> None:
+    given = rights(kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING)
+    asked = {"engine": "spark", "spark": {"executors": 2}, "storage": {"claim": "shared"}}
+    with _limited(spaces, space, tmp_path, given) as plant:
+        plant.topology(spec__root=asked)
+        degraded = plant.look()
+        assert degraded["reason"] == "ApplyFailed"
+        assert "serviceaccounts" in degraded["message"]
+        assert _names(plant, kinds.DEPLOYMENT)
+
+
+@contextmanager
+def _monitors(spaces: Spaces) -> Iterator[None]:
+    """With the kinds of the Prometheus operator, as far as an API server has to know them."""
+    made = []
+    for kind in lookout.MONITORS:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {
+            "name": kind.version,
+            "served": True,
+            "storage": True,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        called = {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()}
+        name = f"{kind.plural}.{kind.group}"
+        spec = {"group": kind.group, "scope": "Namespaced", "names": called, "versions": [version]}
+        spaces.post(DEFINITIONS, {"metadata": {"name": name}, "spec": spec})
+        made.append(name)
+    try:
+        _until(spaces, served=True)
+        yield
+    finally:
+        for name in made:
+            spaces.request("DELETE", f"{DEFINITIONS}/{name}")
+        _until(spaces, served=False)
+
+
+def _until(spaces: Spaces, *, served: bool) -> None:
+    end = time.monotonic() + 30
+    while not all(spaces.cluster.serves(kind) == served for kind in lookout.MONITORS):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_monitors_are_made_in_the_one_namespace_that_is_served_and_may_go(
+    spaces: Spaces, space: str, tmp_path: Path
+) -> None:
+    with _limited(spaces, space, tmp_path, rights()) as plant:
+        plant.topology()
+        with _monitors(spaces):
+            plant.look()
+            for kind in lookout.MONITORS:
+                assert _names(plant, kind), kind.name
+        # It is not looked after again for minutes, and stops nothing.
+        plant.cluster.delete(kinds.DEPLOYMENT, space, "small-l1-0")
+        plant.look()
+        plant.look()
+        assert _names(plant, kinds.DEPLOYMENT) == {"small-l1-0"}
