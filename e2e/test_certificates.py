@@ -127,18 +127,19 @@ def certified(cluster: Api, tmp_path: Path) -> Iterator[str]:
 def test_a_tree_goes_over_to_cert_manager_while_data_flow(certified: str) -> None:
     with planted(certified, topology("issued", 4)) as tree:
         tree.settled()
-        sending = tree.send(Fleet(4, events=900), NODE)
+        sending = tree.send(Fleet(4, events=600), NODE)
         tree.patch({"certificates": {"issuerRef": {"name": "plant-ca"}}})
         tree.settled(300)
         plant = _files(tree, issuers.authority("plant-ca"))["tls.crt"]
         parties = [names.root("issued"), names.operator("issued"), *tree.uids()]
         for party in parties:
             assert _signed_by(_files(tree, names.certificate(party))["tls.crt"], plant), party
+        _look(tree, 1)
         pod = names.root_pod("issued")
         tree.until(
             lambda: _signed_by(_in_pod(tree, pod, "python3", "-c", SHOWN).encode(), plant),
             "the root shows the old one",
-            150,
+            90,
         )
         kubectl("--namespace", tree.space, "delete", "pod", pod, "--grace-period=0", "--force")
         sending.done()

@@ -214,8 +214,14 @@ class Tree:
     def assert_exact(self, queries: Iterable[dict[str, Any]] = QUERIES) -> int:
         """Every window is the oracle's, each of them once; gives how many."""
         expected = self.expected(queries)
-        self.until(lambda: len(self.results()) >= len(expected), "windows are missing", 60.0, EXEC)
-        found = self.results()
+        found: list[oracle.Row] = []
+
+        def complete() -> bool:
+            # Read once: the root may be about to be killed.
+            found[:] = self.results()
+            return len(found) >= len(expected)
+
+        self.until(complete, "windows are missing", 60.0, EXEC)
         assert differences(expected, found) == [], self.told()
         assert len(found) == len(expected)
         return len(expected)
