@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.errors import Invalid, Problem
 from headwater.queries import Query
-from headwater.topology import API_VERSION, QUERY_KIND, Topology, query_document, query_of
+from headwater.topology import API_VERSION, QUERY_KIND, Topology, queries_of, query_document, query_of
 
 Document = Mapping[str, Any]
 # What a root takes: bytes of one query, and queries.
@@ -27,9 +27,11 @@ class Asked:
     refused: Mapping[str, tuple[Document, tuple[Problem, ...]]]
 
 
-def asked_of(topology: Topology, objects: Iterable[Document], *, accepted: bool = False) -> Asked:
+def asked_of(
+    topology: Topology, objects: Iterable[Document], computed: Mapping[str, str] | None = None
+) -> Asked:
     """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds.
-    With `accepted` only those are taken that were before."""
+    With `computed`, documents of queries by id, only those are computed, and as they stand there."""
     queries = list(topology.queries)
     documents = [_written(query_document(query)) for query in queries]
     ids = {query.id for query in queries}
@@ -40,29 +42,43 @@ def asked_of(topology: Topology, objects: Iterable[Document], *, accepted: bool 
         if (each.get("spec") or {}).get("topologyRef") != topology.name or metadata.get("deletionTimestamp"):
             continue
         try:
-            _, query = query_of(_bare(each))
-            if len(_written(_bare(each))) > DOCUMENT_BYTES or len(queries) >= QUERIES_LIMIT:
+            query, document = _read(each), _written(_bare(each))
+            if len(document) > DOCUMENT_BYTES or len(queries) >= QUERIES_LIMIT:
                 said = f"is longer than {DOCUMENT_BYTES} bytes, or one of more than {QUERIES_LIMIT}"
                 raise Invalid("", [Problem("spec", said, "make it shorter, or remove others")])
             if query.id in ids:
                 said = f"{query.id!r} is a query of the topology itself"
                 raise Invalid("", [Problem("metadata.name", said, "give the object another name")])
-            if accepted and not _is_accepted(each):
-                remedy = "see what the condition Planned of the topology says"
-                raise Invalid("", [Problem("spec", "there is no plan with it", remedy)])
+            if computed is not None and _other(query, computed):
+                remedy = "see what the condition Planned of the topology says, or ask for less"
+                problem = Problem("spec", "there is no plan with it", remedy)
+                refused[metadata["name"]] = (each, (problem,))
+                if query.id not in computed:
+                    continue
+                # It goes on as it was.
+                document = computed[query.id]
+                (query,) = queries_of([json.loads(document)])
+            else:
+                taken[metadata["name"]] = each
         except Invalid as error:
             refused[metadata["name"]] = (each, tuple(error.problems))
             continue
         ids.add(query.id)
         queries.append(query)
-        documents.append(_written(_bare(each)))
-        taken[metadata["name"]] = each
+        documents.append(document)
     return Asked(tuple(queries), tuple(documents), taken, refused)
 
 
-def _is_accepted(document: Document) -> bool:
-    conditions = (document.get("status") or {}).get("conditions") or ()
-    return any((each["type"], each["status"]) == ("Accepted", "True") for each in conditions)
+def _read(document: Document) -> Query:
+    _, query = query_of(_bare(document))
+    return query
+
+
+def _other(query: Query, computed: Mapping[str, str]) -> bool:
+    """Whether it is none of those that are computed, or is another one by now."""
+    if query.id not in computed:
+        return True
+    return query_document(query) != query_document(*queries_of([json.loads(computed[query.id])]))
 
 
 def _bare(document: Document) -> dict[str, Any]:

@@ -308,6 +308,16 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
+def hosts_of(der: bytes) -> list[str]:
+    """The names of machines in a certificate; none if it is no certificate."""
+    try:
+        extensions = x509.load_der_x509_certificate(der).extensions
+        found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return []
+    return found.get_values_for_type(x509.DNSName)
+
+
 def _past(certificate: bytes, age: timedelta, now: datetime) -> bool:
     """Whether it was made so long ago."""
     made = x509.load_pem_x509_certificate(certificate).not_valid_before_utc + BACKDATED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any
 
 from headwater.errors import Invalid
@@ -40,26 +41,38 @@ class Chosen:
     asked: Asked = field(default=NOTHING)
 
 
+class Way(Enum):
+    """How a spec is to be had: with every query that is asked for; with those that the root computes already,
+    while others wait; or with the nodes that there are, where machines are too few for any plan."""
+
+    ASKED = auto()
+    COMPUTED = auto()
+    HELD = auto()
+
+
 def choose(
-    owner: Owner, document: Document, generation: int, kept: Kept, plan: Callable[[Document, bool], Planned]
+    owner: Owner, document: Document, generation: int, kept: Kept, plan: Callable[[Document, Way], Planned]
 ) -> Chosen:
-    """`plan` raises `Invalid` for what cannot be had. Of a spec that has run before it is asked at last for
-    that which runs: machines are lost, and what there is left is seen to all the same."""
+    """`plan` raises `Invalid` for what cannot be had. Only a spec that was begun is held: no other one is
+    what the nodes that there are have been made for."""
     rolled_back = kept.why if kept.failed == generation and kept.generation not in (0, generation) else None
+    before = kept.document(owner) if kept.generation != generation else None
+    specs = [(document, generation)] if rolled_back is None else []
+    specs += [(before, kept.generation)] if before is not None else []
     problem: Invalid | None = None
-    if rolled_back is None:
-        try:
-            return Chosen(plan(document, False))
-        except Invalid as error:
-            problem = error
-    tried = kept.generation == generation
-    before = document if tried else kept.document(owner)
-    if before is not None:
-        for running in (True,) if tried else (False, True):
+    for each, number in specs:
+        for way in Way:
+            if way is Way.HELD and kept.begun != number:
+                continue
             try:
-                return Chosen(plan(before, running), problem, kept.generation, rolled_back)
+                planned = plan(each, way)
             except Invalid as error:
                 problem = problem or error
+                continue
+            if number == generation and way is not Way.HELD:
+                # What is wrong with a query alone is told of that.
+                return Chosen(planned)
+            return Chosen(planned, problem, number, rolled_back)
     return Chosen(None, problem, None, rolled_back)
 
 
@@ -73,4 +86,5 @@ def after(kept: Kept, generation: int, document: Document, *, settled: bool, own
 
 def given_up(kept: Kept, generation: int, seconds: float) -> Kept:
     """A generation that did not come to be, where there is another one."""
-    return replace(kept, failed=generation, why=f"generation {generation} was not there after {seconds:g} s")
+    why = f"nothing more of generation {generation} came to be for {seconds:g} s"
+    return replace(kept, failed=generation, why=why)

@@ -87,7 +87,7 @@ def compare(owner: Owner, desired: Iterable[Manifest], observed: Iterable[Mappin
     apply, conflicts = [], []
     for key in sorted(wanted, key=lambda key: (key.rank, key)):
         manifest, there = wanted[key], found.get(key)
-        reason = None if there is None else _others(owner, manifest, there)
+        reason = None if there is None else others(owner, manifest, there)
         if reason is not None:
             conflicts.append(Conflict(key, reason))
         elif there is None or _digest(there) != _digest(manifest) or _drifted(manifest, there):
@@ -126,7 +126,7 @@ def stamped(manifest: Manifest) -> Manifest:
     return {**manifest, "metadata": bare}
 
 
-def _others(owner: Owner, manifest: Manifest, there: Mapping[str, Any]) -> str | None:
+def others(owner: Owner, manifest: Manifest, there: Mapping[str, Any]) -> str | None:
     """Why an object is not ours; None if it is."""
     references = _references(there)
     if _is_owned(owner, there):

@@ -29,6 +29,8 @@ class Kept:
     # The largest number that was given in each layer.
     numbers: Mapping[int, int] = field(default_factory=dict)
     factor: float = 1.0
+    # The generation that was rolled out last, as far as it got.
+    begun: int = 0
 
     def document(self, owner: Owner) -> dict[str, Any] | None:
         """The spec as a manifest."""
@@ -54,13 +56,15 @@ def kept_of(owner: Owner, observed: Observed) -> Kept:
 
 def _read(data: Mapping[str, str]) -> Kept:
     spec = json.loads(data["spec"]) if data.get("spec") else None
+    generation = int(data.get("generation", 0)) if spec is not None else 0
     return Kept(
-        int(data.get("generation", 0)) if spec is not None else 0,
+        generation,
         spec,
         int(data.get("failed", 0)),
         data.get("why", ""),
         {int(layer): int(number) for layer, number in json.loads(data.get("numbers", "{}")).items()},
         max(float(data.get("factor", 1.0)), 1.0),
+        int(data.get("begun", generation)),
     )
 
 
@@ -68,6 +72,7 @@ def manifest_of(owner: Owner, kept: Kept) -> Manifest:
     data = {
         "numbers": json.dumps({str(layer): number for layer, number in sorted(kept.numbers.items())}),
         "factor": f"{kept.factor:g}",
+        "begun": str(kept.begun),
     }
     if kept.failed:
         data |= {"failed": str(kept.failed), "why": kept.why}

@@ -6,7 +6,7 @@ Numbers of nodes are never given twice. As few nodes as can be begin, end or tur
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -114,6 +114,41 @@ def laid_out(
     kept = {node.id for node in nodes}
     leaving = tuple(node for node in places.running if node.id not in kept)
     return Layout(found, nodes, leaving)
+
+
+def held(
+    topology: Topology, hosts: Sequence[Host] | None, running: Iterable[TreeNode], parents: Mapping[str, str]
+) -> Layout:
+    """The nodes that there are, as they are: nobody is begun or ended for want of a plan."""
+    nodes = [replace(node, capacity=capacity_of(topology, hosts, node)) for node in running]
+    by_id, top = {node.id: node for node in nodes}, max((node.layer for node in nodes), default=0)
+    below = Counter(parents.values())
+    found = []
+    for node in nodes:
+        parent = by_id.get(parents.get(node.id, ""))
+        above = [each.id for each in nodes if each.layer == node.layer + 1]
+        if node.layer == top or not above:
+            found.append(replace(node, parent=names.ROOT))
+        elif parent is not None and parent.layer == node.layer + 1:
+            found.append(replace(node, parent=parent.id))
+        else:
+            # Its parent was away, or it had none yet.
+            chosen = min(above, key=lambda id: (below[id], id))
+            below[chosen] += 1
+            found.append(replace(node, parent=chosen))
+    return Layout(None, tuple(found), ())
+
+
+def capacity_of(topology: Topology, hosts: Sequence[Host] | None, node: TreeNode) -> float:
+    """What of a node's limit may be planned onto it, by the class of its machine."""
+    given = topology.node
+    if given is None:
+        return 0.0
+    limit = next((each.ingest_limit for each in given.classes if each.selector == node.selector), None)
+    if limit is None or not node.selector:
+        machine = next((host for host in hosts or () if node.host == host.hostname), None)
+        limit = given.ingest_limit if machine is None else _kind_of(given, machine).limit
+    return inventory_of(given, topology.placement).capacity(Kind(ANY, limit)) / UNIT
 
 
 def _bears(toleration: Toleration, taint: tuple[str, str, str]) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 
 from headwater_operator import names
-from headwater_operator.layout import Layout, TreeNode
+from headwater_operator.layout import TreeNode
 from headwater_operator.observation import Observed
 
 
@@ -29,17 +28,6 @@ def drained(node: TreeNode, observed: Observed) -> bool:
     below = (other for other in observed.members.values() if other.planned and other.name != node.id)
     # A root that has just started has not heard from everybody yet.
     return not any(other.parent in ("", node.id) for other in below)
-
-
-def with_capacity(node: TreeNode, observed: Observed) -> TreeNode:
-    """A node with as much as it was to read until now: nobody is sent away by what is told of it."""
-    member = observed.members.get(node.id)
-    return node if member is None else replace(node, capacity=member.capacity)
-
-
-def as_it_runs(observed: Observed) -> Layout:
-    """The nodes that there are, as they are: nobody is begun or ended for want of a plan."""
-    return Layout(None, tuple(with_capacity(node, observed) for node in observed.begun), ())
 
 
 def at_rest(

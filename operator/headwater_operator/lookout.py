@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any
 
 from headwater_operator import kinds, names
 from headwater_operator.access import CERTIFYING
+from headwater_operator.certificates import hosts_of
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.errors import Forbidden, Gone
 from headwater_operator.kinds import Kind
@@ -157,17 +159,20 @@ class Lookout:
         except RootUnreachable as error:
             return None, str(error)
 
-    def answers(self, pod: Pod) -> bool:
+    def answers(self, pod: Pod, namespace: str, topology: str) -> bool:
         """Whether a root is alive in a pod that Kubernetes takes for lost: somebody takes the connection.
         What is said over it is no matter here: one that is busy, or that does not trust us any more, is alive
-        as well."""
+        as well. Only who shows a certificate with other names is somebody else, with an address that was
+        given out again."""
         if not pod.ip:
             return False
         try:
-            with socket.create_connection((pod.ip, names.TREE_PORT), ANSWER):
-                return True
+            connection = socket.create_connection((pod.ip, names.TREE_PORT), ANSWER)
         except OSError:
             return False
+        with connection:
+            shown = _shown(connection)
+        return shown is None or names.root_host(topology, namespace) in shown
 
     def root(self, observed: Observed, namespace: str, topology: str) -> AbstractContextManager[RootClient]:
         """The root, to be entered."""
@@ -177,6 +182,18 @@ class Lookout:
             authorities = observed.trusted(topology) or files["ca.crt"]
             material = files["tls.key"], files["tls.crt"], authorities
         return connected(_reached(observed, topology, namespace), material)
+
+
+def _shown(connection: socket.socket) -> Sequence[str] | None:
+    """The names in the certificate of whoever is there, by whomever it was signed; None: it shows none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with context.wrap_socket(connection) as talking:
+            found = talking.getpeercert(binary_form=True)
+    except OSError:
+        return None
+    return None if found is None else hosts_of(found)
 
 
 def _reached(observed: Observed, topology: str, namespace: str) -> str:

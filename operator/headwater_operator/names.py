@@ -99,8 +99,12 @@ def root_pod(topology: str) -> str:
     return f"{root(topology)}-0"
 
 
+def root_host(topology: str, namespace: str) -> str:
+    return f"{root(topology)}.{namespace}.svc"
+
+
 def root_address(topology: str, namespace: str) -> str:
-    return f"{root(topology)}.{namespace}.svc:{TREE_PORT}"
+    return f"{root_host(topology, namespace)}:{TREE_PORT}"
 
 
 def node_address(topology: str, layer: int, number: int, namespace: str) -> str:

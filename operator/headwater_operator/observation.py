@@ -69,6 +69,14 @@ class Observed:
         return _in_order((found | {node.id: node for node in self.running}).values())
 
     @property
+    def living(self) -> list[TreeNode]:
+        """Those that have begun and not ended: the Secret of one may be there for a while behind it."""
+        left = pb.NodeStatus.STATE_LEFT
+        ended = {node.name for node in self.root.nodes if node.state == left} if self.root else set()
+        running = {node.id for node in self.running}
+        return [node for node in self.begun if node.id in running or node.id not in ended]
+
+    @property
     def outdated(self) -> frozenset[str]:
         """Deployments, and the root's StatefulSet, with pods that are not yet what they are to be."""
         found = (*self.of_kind("Deployment"), *self.of_kind("StatefulSet"))

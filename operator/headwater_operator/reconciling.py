@@ -14,31 +14,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headwater.durations import SECOND
-from headwater.errors import Invalid, InvalidPlan, Problem
+from headwater.errors import Invalid, Problem
 from headwater.topology import Topology, topology_of
 from headwater.topology.tree import RootSpec
 from headwater_operator import claims, failover, kinds, leaving, names
 from headwater_operator.asking import asked_of
 from headwater_operator.assembling import Assembling, Assembly
-from headwater_operator.choosing import Chosen, Planned, after, choose, given_up
+from headwater_operator.choosing import Chosen, Planned, Way, after, choose, given_up
 from headwater_operator.cluster import Cluster, Document
-from headwater_operator.comparison import Key, stamped
+from headwater_operator.comparison import Key, others, stamped
 from headwater_operator.doing import Doing
 from headwater_operator.keeping import Kept, kept_of, manifest_of
-from headwater_operator.layout import Host, Layout, TreeNode, laid_out
-from headwater_operator.leaving import as_it_runs, with_capacity
+from headwater_operator.layout import Host, Layout, TreeNode, capacity_of, held, laid_out
 from headwater_operator.lookout import Lookout
 from headwater_operator.measuring import Measured, largest
 from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
 from headwater_operator.observation import Observed, Pod
-from headwater_operator.rendering import Images, Owner
+from headwater_operator.rendering import Images, Manifest, Owner
 from headwater_operator.reporting import Report
 from headwater_operator.rollout import Rolling
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
 from headwater_operator.telling import Telling, Told, problems_of
+from headwater_wire.v1 import control_pb2 as pb
 
 log = logging.getLogger(__name__)
 # Seconds until the next look: while the root has to be asked how far it is; while pods are on the way, which
@@ -125,7 +125,7 @@ class _Look:
             self._document,
             self._generation,
             self._kept,
-            lambda document, running: self._planned(document, observed, running=running),
+            lambda document, way: self._planned(document, observed, way),
         )
         report = Report(
             self._owner.namespace,
@@ -172,8 +172,7 @@ class _Look:
 
     # What is asked for
 
-    def _planned(self, document: Mapping[str, Any], observed: Observed, *, running: bool) -> Planned:
-        """What a document asks for; of one that is `running` what there is of it, if there is no plan."""
+    def _planned(self, document: Mapping[str, Any], observed: Observed, way: Way) -> Planned:
         # Status is not the user's.
         topology = topology_of({name: value for name, value in document.items() if name != "status"})
         if topology.issuer is not None and (why := self._of.lookout.certifying(self._owner.namespace)):
@@ -181,18 +180,32 @@ class _Look:
             problem = Problem("spec.certificates.issuerRef", f"cannot be had: {said}", remedy)
             raise Invalid("cert-manager cannot be asked for certificates", [problem])
         objects = self._of.cluster.list(kinds.QUERY, self._owner.namespace)
-        asked = asked_of(topology, objects, accepted=running)
+        computed = None if way is Way.ASKED else self._computed(observed)
+        if way is Way.COMPUTED and computed is None:
+            raise Invalid("the root does not say what it computes", ())
+        asked = asked_of(topology, objects, computed)
         if topology.suspend:
             return Planned(topology, document, asked, None)
         # Queries that are computed at the root forward every event, whoever has asked for them.
         everything = replace(topology, queries=asked.queries)
-        try:
-            layout, factor = self._laid_out(everything, observed)
-        except InvalidPlan:
-            if not (running and observed.begun):
-                raise
-            layout, factor = as_it_runs(observed), self._kept.factor
+        if way is Way.HELD:
+            if not observed.living:
+                raise Invalid("there is nothing to be held", ())
+            layout = held(topology, self._hosts, observed.living, observed.parents)
+            return Planned(topology, document, asked, layout, self._kept.factor)
+        layout, factor = self._laid_out(everything, observed)
         return Planned(topology, document, asked, layout, factor)
+
+    def _computed(self, observed: Observed) -> Mapping[str, str] | None:
+        """The queries that the root computes, as documents by their ids; None if it does not say."""
+        if observed.root is None:
+            return None
+        try:
+            with self._of.lookout.root(observed, self._owner.namespace, self._owner.name) as root:
+                active = pb.ListedQuery.STATE_ACTIVE
+                return {each.id: each.document for each in root.queries() if each.state == active}
+        except (RootRefuses, RootUnreachable):
+            return None
 
     def _laid_out(self, topology: Topology, observed: Observed) -> tuple[Layout, float]:
         """The tree, and how many times as much as declared it is for."""
@@ -238,7 +251,11 @@ class _Look:
         waits = leaving.held_up(layout.nodes, observed)
         going = self._going(layout, observed, planned.topology, waiting=bool(waits))
         # Nobody is sent away before whoever comes in their place is there.
-        staying = [with_capacity(node, observed) for node in going] if waits else []
+        # They read as much as before until then.
+        staying = [
+            replace(node, capacity=capacity_of(planned.topology, self._hosts, node))
+            for node in (going if waits else ())
+        ]
         applied = self._apply_spec(observed, planned, [*layout.nodes, *staying], absent)
         report = replace(report, leaving=tuple(going), absent=absent, applied=applied)
         report = replace(report, refused=(*planned.asked.refused, *self._memory.refused))
@@ -265,10 +282,13 @@ class _Look:
             return report
         why = failover.hindrance(name, claim, self._hosts)
         if not why and pod is not None and memory.lost is not None:
-            why = memory.lost.spared(self._now, self._of.lookout.answers(pod))
+            why = memory.lost.spared(self._now, self._answers(pod))
             if not why:
                 self._force(pod, name)
         return replace(report, hindrance=why)
+
+    def _answers(self, pod: Pod) -> bool:
+        return self._of.lookout.answers(pod, self._owner.namespace, self._owner.name)
 
     def _force(self, pod: Pod, claim: str) -> None:
         if not self._of.cluster.delete(kinds.POD, self._owner.namespace, pod.name, uid=pod.uid, grace=0):
@@ -363,15 +383,22 @@ class _Look:
         numbers = dict(kept.numbers)
         for node in report.nodes:
             numbers[node.layer] = max(node.number, numbers.get(node.layer, -1))
-        kept = replace(kept, numbers=numbers, factor=planned.factor)
+        kept = replace(kept, numbers=numbers, factor=planned.factor, begun=report.kept or self._generation)
         if self._is_stuck(report, own=own):
             kept = given_up(kept, self._generation, self._of.rollout)
             said = f"{kept.why}; generation {kept.generation} comes back"
             self._event("RolledBack", said, warning=True)
         manifest = manifest_of(self._owner, kept)
-        taken = Key.of(manifest) in {conflict.key for conflict in report.conflicts}
-        if not taken and manifest != manifest_of(self._owner, self._kept):
+        if manifest != manifest_of(self._owner, self._kept) and not self._is_taken(manifest, report.observed):
             self._of.cluster.apply(stamped(manifest))
+
+    def _is_taken(self, manifest: Manifest, observed: Observed) -> bool:
+        """Whether somebody else has one of that name."""
+        key = Key.of(manifest)
+        there = next((each for each in observed.objects if Key.of(each) == key), None)
+        if there is None:
+            there = self._of.cluster.get(kinds.kind_of(manifest), self._owner.namespace, key.name)
+        return there is not None and others(self._owner, manifest, there) is not None
 
     def _is_stuck(self, report: Report, *, own: bool) -> bool:
         """Whether a generation does not come to be, where there is another one. Whoever still drains is no

@@ -293,6 +293,9 @@ def _is_ready(report: Report) -> Told:
 
 
 def _degraded(report: Report) -> Told:
+    if report.parting:
+        # Whatever else is wrong, this cannot be made good when the root's pod has ended.
+        return True, "ClaimDeleted", report.parting
     if report.rolled_back is not None:
         kept = f"generation {report.kept} runs instead" if report.kept else "nothing else is known to run"
         return True, "RolledBack", f"{report.rolled_back}; {kept}"
@@ -303,8 +306,6 @@ def _degraded(report: Report) -> Told:
         runs = "what runs is left as it is" if report.good else "nothing runs"
         runs = f"generation {report.kept} runs on" if report.kept else runs
         return True, reason, f"{runs}: {listed(report.problem.problems)}"
-    if report.parting:
-        return True, "ClaimDeleted", report.parting
     if report.failed:
         return True, "ApplyFailed", report.failed
     if report.conflicts:

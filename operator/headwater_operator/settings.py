@@ -27,7 +27,7 @@ VARIABLES: Mapping[str, str] = {
     "IMAGE_PULL_SECRETS": "names of Secrets to pull them with, parted by commas; none by default",
     "METRICS_ADDRESS": "host and port of /metrics, /healthz and /readyz (0.0.0.0:9100)",
     "RESYNC_SECONDS": "how often everything is looked at without an event (300)",
-    "ROLLOUT_SECONDS": "how long a spec may take to come to be before the last good one comes back (600)",
+    "ROLLOUT_SECONDS": "how long nothing more of a spec may come to be before the last good one is had (600)",
     "WORKERS": "how many topologies are worked on at a time (4)",
     "LOG_LEVEL": f"{', '.join(LEVELS)}; info by default",
 }

@@ -34,13 +34,16 @@ def test_queries_come_from_the_topology_and_from_objects() -> None:
     assert "status" not in b
 
 
-def test_where_there_is_no_plan_those_are_taken_that_were_before() -> None:
-    before = {**query("before"), "status": {"conditions": [{"type": "Accepted", "status": "True"}]}}
-    never = {**query("never"), "status": {"conditions": [{"type": "Accepted", "status": "False"}]}}
-    found = asked_of(topology(queries=[]), [before, never, query("new")], accepted=True)
-    assert list(found.taken) == ["before"]
-    assert set(found.refused) == {"never", "new"}
+def test_where_there_is_no_plan_those_are_taken_that_are_computed() -> None:
+    listed = {id: json.dumps({"id": id, "aggregate": "sum", "window": WINDOW}) for id in ("same", "edited")}
+    objects = [query("same"), query("edited", aggregate="median"), query("new")]
+    found = asked_of(topology(queries=[]), objects, listed)
+    assert list(found.taken) == ["same"]
+    assert set(found.refused) == {"edited", "new"}
     assert "there is no plan with it" in found.refused["new"][1][0].message
+    # One that was changed goes on as it was, and nothing of it ends.
+    assert [each.id for each in found.queries] == ["edited", "same"]
+    assert listed["edited"] in found.documents
 
 
 def test_one_that_is_wrong_fails_alone() -> None:

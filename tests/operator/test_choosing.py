@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.errors import Invalid, Problem
-from headwater_operator.choosing import NOTHING, Chosen, Planned, after, choose, given_up
+from headwater_operator.choosing import NOTHING, Chosen, Planned, Way, after, choose, given_up
 from headwater_operator.keeping import Kept, kept_of, manifest_of
 from headwater_operator.observation import Observed
 from headwater_operator.rendering import Owner
@@ -21,9 +21,12 @@ def document(name: str) -> dict[str, Any]:
     return {"metadata": {"name": "factory"}, "spec": {"called": name}}
 
 
-def plan(given: Any, running: bool) -> Planned:
-    called = given["spec"]["called"]
-    if called.startswith("bad") or (called.startswith("lost") and not running):
+# What of a spec can be had, by what it is called.
+WAYS = {"bad": (), "lost": (Way.HELD,), "heavy": (Way.COMPUTED, Way.HELD)}
+
+
+def plan(given: Any, way: Way) -> Planned:
+    if way not in WAYS.get(given["spec"]["called"], Way):
         raise Invalid("it cannot be had", [Problem("spec", "is bad", "mend it")])
     return Planned(topology(), given, NOTHING, None)
 
@@ -32,8 +35,8 @@ def chosen(found: Chosen) -> str | None:
     return None if found.planned is None else str(found.planned.document["spec"]["called"])
 
 
-def kept(name: str, generation: int) -> Kept:
-    return Kept(generation, {"called": name})
+def kept(name: str, generation: int, begun: int | None = None) -> Kept:
+    return Kept(generation, {"called": name}, begun=generation if begun is None else begun)
 
 
 def test_what_is_asked_for_runs() -> None:
@@ -60,13 +63,24 @@ def test_of_what_was_good_once_that_which_runs_is_seen_to() -> None:
     assert (chosen(worse), worse.instead) == ("lost", 2)
     never = choose(OWNER, document("lost"), 1, Kept(), plan)
     assert never.planned is None
+    # It was on its way: nobody goes back to another one for want of a machine.
+    begun = choose(OWNER, document("lost"), 2, kept("old", 1, begun=2), plan)
+    assert (chosen(begun), begun.instead) == ("lost", 2)
+    # Pods are those of a spec that nobody has any more: they are left alone.
+    between = choose(OWNER, document("bad"), 3, kept("lost", 1, begun=2), plan)
+    assert between.planned is None
+
+
+def test_a_query_for_which_there_is_no_plan_holds_up_no_spec() -> None:
+    found = choose(OWNER, document("heavy"), 2, kept("old", 1), plan)
+    assert (chosen(found), found.instead, found.problem) == ("heavy", None, None)
 
 
 def test_what_was_given_up_stays_so_until_it_changes() -> None:
     failed = given_up(kept("old", 1), 2, 600)
     found = choose(OWNER, document("new"), 2, failed, plan)
     assert (chosen(found), found.instead) == ("old", 1)
-    assert found.rolled_back == "generation 2 was not there after 600 s"
+    assert found.rolled_back == "nothing more of generation 2 came to be for 600 s"
     # The tree of the old one is as it should be: that makes the new one no better.
     again = after(failed, 2, document("new"), settled=True, own=found.instead is None)
     assert again == failed
@@ -87,7 +101,7 @@ def test_a_spec_is_good_when_it_is_settled() -> None:
     "held",
     [
         Kept(),
-        Kept(3, {"called": "x"}, 4, "why", {1: 5, 2: 0}, 2.5),
+        Kept(3, {"called": "x"}, 4, "why", {1: 5, 2: 0}, 2.5, 5),
         Kept(numbers={1: 7}, factor=1.3),
     ],
 )

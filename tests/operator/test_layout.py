@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +15,7 @@ from headwater.planning.amounts import UNIT
 from headwater.planning.asked import plan_of
 from headwater.topology import Topology, topology_of
 from headwater_operator import names
-from headwater_operator.layout import HOSTNAME, Host, Layout, TreeNode, laid_out
+from headwater_operator.layout import HOSTNAME, Host, Layout, TreeNode, capacity_of, held, laid_out
 from headwater_operator.reporting import SLACK
 
 
@@ -218,3 +218,41 @@ def test_classes_that_are_counted_are_no_more_than_there_are() -> None:
 def test_without_a_limit_there_is_no_plan() -> None:
     with pytest.raises(InvalidPlan, match=r"spec\.node\.ingestLimit: is missing"):
         fresh(topology(10, node=None))
+
+
+def test_without_a_plan_all_stay_as_they_are() -> None:
+    before = fresh(topology())
+    told = {node.id: node.parent for node in before.nodes}
+    layout = held(topology(), None, before.nodes, told)
+    assert (layout.plan, layout.leaving) == (None, ())
+    assert layout.nodes == before.nodes
+
+
+def test_who_was_led_around_others_is_led_back_to_them() -> None:
+    """While all intermediates were away everybody sent to the root."""
+    before = fresh(topology())
+    layout = held(
+        topology(), None, before.nodes, dict.fromkeys((node.id for node in before.nodes), names.ROOT)
+    )
+    by_id = {node.id: node for node in layout.nodes}
+    for node in layout.nodes:
+        above = 5 if node.parent == names.ROOT else by_id[node.parent].layer
+        assert above == node.layer + 1
+    counts = Counter(node.parent for node in layout.nodes if node.layer == 1)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_what_a_node_takes_follows_from_its_machine() -> None:
+    small = {"selector": {"device": "pi4"}, "ingestLimit": 12}
+    asked = topology(node={"ingestLimit": 20, "margin": 0.5, "classes": [small]})
+    pi = Host("pi", {"device": "pi4", HOSTNAME: "pi"})
+
+    def takes(selector: Any = (), host: str | None = None) -> float:
+        node = TreeNode("factory-l1-0", 1, 0, "child", "", 0.0, selector, host)
+        return capacity_of(asked, [pi, Host("other", {HOSTNAME: "other"})], node)
+
+    assert takes() == 10
+    assert takes((("device", "pi4"),)) == 6
+    assert takes((("device", "gone"),)) == 10
+    assert takes(host="pi") == 6
+    assert takes(host="other") == takes(host="gone") == 10

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater_operator.layout import TreeNode
-from headwater_operator.leaving import as_it_runs, at_rest, drained, held_up
+from headwater_operator.leaving import at_rest, drained, held_up
 from tests.operator.views import member, observed, pod, root
 
 A = TreeNode("factory-l1-0", 1, 0, "child", "root", 1.0)
@@ -52,11 +52,3 @@ def test_who_is_on_a_machine_that_is_lost_holds_up_nobody() -> None:
     # Whoever else is of its layer does.
     both = observed([M], [pod(A.id), pod(B.id)])
     assert at_rest([M], both, {A.id}) == ([M], 1)
-
-
-def test_without_a_plan_all_stay_as_they_are() -> None:
-    answer = root(member(A.id), member(M.id))
-    answer.nodes[0].capacity = 7.0
-    layout = as_it_runs(observed([A, B, M], answer=answer))
-    assert (layout.plan, layout.leaving) == (None, ())
-    assert [(node.id, node.capacity) for node in layout.nodes] == [(A.id, 7.0), (B.id, 0.0), (M.id, 0.0)]

@@ -175,3 +175,12 @@ def test_a_node_that_waits_for_its_certificate_is_known_by_it() -> None:
     assert seen.running == []
     begun = Observed((certificate, deployment(A)), {})
     assert [node.id for node in begun.begun] == [node.id for node in begun.running] == [A.id]
+
+
+def test_one_that_has_ended_is_not_held_because_its_secret_is_still_there() -> None:
+    labels = {names.NODE: A.id}
+    secret = {"kind": "Secret", "metadata": {"name": names.certificate(A.id), "labels": labels}}
+    assert [node.id for node in Observed((secret,), {}).living] == [A.id]
+    assert Observed((secret,), {}, root(member(A.id, left=True))).living == []
+    begun_again = Observed((secret, deployment(A)), {}, root(member(A.id, left=True)))
+    assert [node.id for node in begun_again.living] == [A.id]

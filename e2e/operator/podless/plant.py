@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from os import environ
 from typing import Any
 
 import grpc
@@ -25,34 +27,61 @@ from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc
 
 POD = names.root_pod("small")
-# Of this machine, and nobody else's.
-ADDRESS = "127.0.0.77"
+# Of this machine, and of nobody else who tests on it.
+ADDRESS = f"127.0.77.{int(environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')) + 1}"
 
 
 class Root(control_pb2_grpc.ControlServicer):
-    """Says that it has these nodes, and keeps what it is told: of each node how much it is to read."""
+    """Has these children, and says of them and of queries what it was told last."""
 
-    def __init__(self, nodes: Mapping[str, float]) -> None:
+    def __init__(self, nodes: Iterable[str]) -> None:
+        # Of each time: how much each node is to read.
         self.told: list[dict[str, float]] = []
-        self._nodes = [
+        self._spec = pb.SpecPart()
+        self._nodes = list(nodes)
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """Documents as in the list of a manifest, by id."""
+        found = {}
+        for document in map(json.loads, self._spec.queries):
+            if "kind" in document:
+                spec = {name: value for name, value in document["spec"].items() if name != "topologyRef"}
+                document = {"id": document["metadata"]["name"], **spec}
+            found[document["id"]] = json.dumps(document)
+        return found
+
+    def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:  # noqa: N802 - the name of the .proto file
+        planned = {node.node: node for node in self._spec.nodes}
+        nodes = [
             pb.NodeStatus(
                 name=id,
                 child=True,
                 state=pb.NodeStatus.STATE_MEMBER,
-                planned=True,
-                planned_parent=names.ROOT,
+                planned=id in planned,
+                planned_parent=planned[id].parent if id in planned else "",
                 parent=names.ROOT,
-                capacity=capacity,
+                capacity=planned[id].capacity if id in planned else 0.0,
             )
-            for id, capacity in nodes.items()
+            for id in self._nodes
         ]
-
-    def Status(self, request: pb.StatusRequest, context: Any) -> pb.StatusReply:  # noqa: N802 - the name of the .proto file
-        return pb.StatusReply(topology="small", nodes=self._nodes, totals=pb.Totals())
+        digest, generation = self._spec.digest, self._spec.generation
+        return pb.StatusReply(
+            topology="small", nodes=nodes, totals=pb.Totals(), digest=digest, generation=generation
+        )
 
     def ApplySpec(self, parts: Iterator[pb.SpecPart], context: Any) -> pb.ApplySpecReply:  # noqa: N802 - likewise
-        self.told.append({node.node: node.capacity for part in parts for node in part.nodes})
+        spec = pb.SpecPart()
+        for part in parts:
+            spec.MergeFrom(part)
+        self._spec = spec
+        self.told.append({node.node: node.capacity for node in spec.nodes})
         return pb.ApplySpecReply()
+
+    def ListQueries(self, request: pb.ListQueriesRequest, context: Any) -> pb.ListQueriesReply:  # noqa: N802 - likewise
+        active = pb.ListedQuery.STATE_ACTIVE
+        listed = [pb.ListedQuery(id=id, document=text, state=active) for id, text in self.queries.items()]
+        return pb.ListQueriesReply(queries=listed)
 
 
 class Plant:
@@ -136,14 +165,14 @@ class Plant:
             self.look()
 
     @contextmanager
-    def answering(self, **nodes: float) -> Iterator[Root]:
-        """Somebody who answers as the root does, with its certificate, and has children `l1_0`, ... that read
-        so much."""
-        root = Root({f"small-{id.replace('_', '-')}": capacity for id, capacity in nodes.items()})
-        secret = self.cluster.get(kinds.SECRET, self.space, names.certificate(names.root("small")))
+    def answering(self, *nodes: str, party: str = names.root("small")) -> Iterator[Root]:
+        """Somebody who answers as the root does, with its certificate or that of another party, and has these
+        children."""
+        root = Root(nodes)
+        secret = self.cluster.get(kinds.SECRET, self.space, names.certificate(party))
         assert secret is not None
         files = {name: b64decode(content) for name, content in secret["data"].items()}
-        server = grpc.server(ThreadPoolExecutor(1))
+        server = grpc.server(ThreadPoolExecutor(2))
         control_pb2_grpc.add_ControlServicer_to_server(root, server)  # type: ignore[no-untyped-call]  # generated
         credentials = grpc.ssl_server_credentials(
             [(files["tls.key"], files["tls.crt"])], files["ca.crt"], require_client_auth=True

@@ -88,6 +88,18 @@ def test_a_root_that_still_answers_is_left_alone(plant: Plant) -> None:
     assert (plant.pod, plant.failovers) == (None, 1)
 
 
+def test_an_address_that_was_given_to_somebody_else_is_not_the_root(plant: Plant) -> None:
+    plant.topology(spec__root__failover="auto")
+    plant.look()
+    plant.root("one")
+    plant.reached()
+    plant.machines(other=True)
+    with plant.answering(party="small-l1-0"):
+        plant.look()
+        plant.silence()
+        assert (plant.pod, plant.failovers) == (None, 1)
+
+
 def test_one_that_does_not_trust_us_any_more_is_alive_as_well(plant: Plant) -> None:
     """Whoever takes the connection: its certificates may be those of another authority by now."""
     plant.topology(spec__root__failover="auto")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 from e2e.operator.podless.plant import POD, Plant
 from e2e.operator.running import rights
 from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, whole
+from headwater.topology import API_VERSION, QUERY_KIND
 from headwater_operator import kinds, lookout, names
 from headwater_operator.cluster import Cluster
 from headwater_operator.kinds import Kind
@@ -47,7 +49,7 @@ def test_without_a_plan_any_more_what_runs_is_seen_to(plant: Plant) -> None:
     plant.reached()
     plant.child("small-l1-0", "one")
     plant.child("small-l1-1", "other")
-    with plant.answering(l1_0=60.0, l1_1=60.0) as root:
+    with plant.answering("small-l1-0", "small-l1-1") as root:
         plant.look()
         assert root.told[-1] == {"small-l1-0": 60.0, "small-l1-1": 60.0}
         plant.machines(one=False, other=True)
@@ -61,8 +63,62 @@ def test_without_a_plan_any_more_what_runs_is_seen_to(plant: Plant) -> None:
         assert plant.look()["reason"] == "NoPlan"
         assert root.told[-1] == {"small-l1-0": 0.0, "small-l1-1": 60.0}
         assert _names(plant, kinds.DEPLOYMENT) == children
+        # It is made elsewhere, and reads as much as it may there.
+        plant.cluster.delete(kinds.POD, plant.space, "small-l1-0-x", grace=0)
+        plant.child("small-l1-0", "other")
+        assert plant.look()["reason"] == "NoPlan"
+        assert root.told[-1] == {"small-l1-0": 60.0, "small-l1-1": 60.0}
+        assert plant.condition("Ready")["status"] == "True"
         plant.machines(one=False, other=False)
         assert plant.look()["reason"] == "RootNodeLost"
+
+
+def test_a_query_for_which_there_is_no_plan_fails_alone(plant: Plant) -> None:
+    """One that is computed at the root, which takes less than all events."""
+    plant.topology(**EACH)
+    plant.look()
+    plant.root("other")
+    plant.ready(POD)
+    plant.reached()
+    plant.child("small-l1-0", "one")
+    plant.child("small-l1-1", "other")
+    with plant.answering("small-l1-0", "small-l1-1") as root:
+        plant.look()
+        own = set(root.queries)
+        _query(plant, "light", {"type": "tumbling", "length": "1s"})
+        plant.look()
+        assert _accepted(plant, "light") == "Accepted"
+        _query(plant, "heavy", {"type": "tumbling", "count": 100})
+        assert plant.look()["reason"] == "QueriesRefused"
+        assert plant.condition("Planned")["reason"] == "Planned"
+        assert (_accepted(plant, "heavy"), _accepted(plant, "light")) == ("Invalid", "Accepted")
+        assert set(root.queries) == own | {"light"}
+        # One that was light goes on as it was; and another spec is not held up.
+        _query(plant, "light", {"type": "tumbling", "count": 100})
+        plant.topology(**{**EACH, "spec__sources__0__rate": 11})
+        plant.look()
+        assert plant.condition("Planned")["observedGeneration"] == 2
+        assert plant.condition("Planned")["reason"] == "Planned"
+        assert _accepted(plant, "light") == "Invalid"
+        assert json.loads(root.queries["light"])["window"] == {"type": "tumbling", "length": "1s"}
+
+
+def _query(plant: Plant, name: str, window: dict[str, Any]) -> None:
+    plant.spaces.cluster.apply(
+        {
+            "apiVersion": API_VERSION,
+            "kind": QUERY_KIND,
+            "metadata": {"name": name, "namespace": plant.space},
+            "spec": {"topologyRef": "small", "aggregate": "sum", "window": window},
+        }
+    )
+
+
+def _accepted(plant: Plant, query: str) -> str:
+    found = plant.cluster.get(kinds.QUERY, plant.space, query)
+    assert found is not None
+    reason: str = found["status"]["conditions"][0]["reason"]
+    return reason
 
 
 def test_a_tree_comes_to_rest_although_a_machine_is_lost(plant: Plant) -> None:
