@@ -27,11 +27,31 @@ class Asked:
     refused: Mapping[str, tuple[Document, tuple[Problem, ...]]]
 
 
-def asked_of(
-    topology: Topology, objects: Iterable[Document], computed: Mapping[str, str] | None = None
-) -> Asked:
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What is computed already where there is no plan for all that is asked for, and why there is none."""
+
+    problems: tuple[Problem, ...]
+    # By id, as in the list of a manifest; None: the root does not say, and what was told of objects holds.
+    documents: Mapping[str, str] | None
+
+    def has(self, query: Query, document: Document) -> bool:
+        if self.documents is None:
+            return _is_accepted(document)
+        if query.id not in self.documents:
+            return False
+        return query_document(query) == query_document(self.query(query.id))
+
+    def query(self, id: str) -> Query:
+        assert self.documents is not None
+        (found,) = queries_of([json.loads(self.documents[id])])
+        return found
+
+
+def asked_of(topology: Topology, objects: Iterable[Document], computed: Computed | None = None) -> Asked:
     """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds.
-    With `computed`, documents of queries by id, only those are computed, and as they stand there."""
+    With `computed`, those that are computed at the root, and so decide about the plan, are refused unless
+    they are among these; one that was changed goes on as it stands there."""
     queries = list(topology.queries)
     documents = [_written(query_document(query)) for query in queries]
     ids = {query.id for query in queries}
@@ -49,15 +69,11 @@ def asked_of(
             if query.id in ids:
                 said = f"{query.id!r} is a query of the topology itself"
                 raise Invalid("", [Problem("metadata.name", said, "give the object another name")])
-            if computed is not None and _other(query, computed):
-                remedy = "see what the condition Planned of the topology says, or ask for less"
-                problem = Problem("spec", "there is no plan with it", remedy)
-                refused[metadata["name"]] = (each, (problem,))
-                if query.id not in computed:
+            if computed is not None and query.central and not computed.has(query, each):
+                refused[metadata["name"]] = (each, (_unplanned(query), *computed.problems))
+                if query.id not in (computed.documents or {}):
                     continue
-                # It goes on as it was.
-                document = computed[query.id]
-                (query,) = queries_of([json.loads(document)])
+                query, document = computed.query(query.id), (computed.documents or {})[query.id]
             else:
                 taken[metadata["name"]] = each
         except Invalid as error:
@@ -74,11 +90,19 @@ def _read(document: Document) -> Query:
     return query
 
 
-def _other(query: Query, computed: Mapping[str, str]) -> bool:
-    """Whether it is none of those that are computed, or is another one by now."""
-    if query.id not in computed:
-        return True
-    return query_document(query) != query_document(*queries_of([json.loads(computed[query.id])]))
+def _unplanned(query: Query) -> Problem:
+    said = f"needs every event at the root ({query.central}), and there is no plan for that"
+    return Problem("spec", said, "make room as follows, or ask for something else")
+
+
+def _is_accepted(document: Document) -> bool:
+    """As it is now."""
+    generation = document["metadata"].get("generation")
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    return any(
+        (each["type"], each["status"], each.get("observedGeneration")) == ("Accepted", "True", generation)
+        for each in conditions
+    )
 
 
 def _bare(document: Document) -> dict[str, Any]:

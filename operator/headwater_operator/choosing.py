@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
@@ -42,8 +43,9 @@ class Chosen:
 
 
 class Way(Enum):
-    """How a spec is to be had: with every query that is asked for; with those that the root computes already,
-    while others wait; or with the nodes that there are, where machines are too few for any plan."""
+    """How a spec is to be had: with every query that is asked for; without those for which every event would
+    have to come to the root, but for what is computed already; or with the nodes that there are, where
+    machines are too few for any plan."""
 
     ASKED = auto()
     COMPUTED = auto()
@@ -73,6 +75,10 @@ def choose(
                 # What is wrong with a query alone is told of that.
                 return Chosen(planned)
             return Chosen(planned, problem, number, rolled_back)
+    if rolled_back is not None and kept.begun == generation:
+        # It was given up, and the one before it cannot be had any more.
+        with suppress(Invalid):
+            return Chosen(plan(document, Way.HELD), problem, generation)
     return Chosen(None, problem, None, rolled_back)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headwater.durations import SECOND
-from headwater.errors import Invalid, Problem
+from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater.topology import Topology, topology_of
 from headwater.topology.tree import RootSpec
 from headwater_operator import claims, failover, kinds, leaving, names
-from headwater_operator.asking import asked_of
+from headwater_operator.asking import Computed, asked_of
 from headwater_operator.assembling import Assembling, Assembly
 from headwater_operator.choosing import Chosen, Planned, Way, after, choose, given_up
 from headwater_operator.cluster import Cluster, Document
@@ -111,6 +111,8 @@ class _Look:
         self._now = of.clock()
         self._hosts = self._seen_hosts()
         self._kept = Kept()
+        # Why there was no plan for a spec with all its queries.
+        self._unplanned: tuple[Problem, ...] = ()
 
     def run(self) -> float | None:
         observed = self._of.lookout.objects(self._owner.namespace, self._owner.name)
@@ -180,9 +182,7 @@ class _Look:
             problem = Problem("spec.certificates.issuerRef", f"cannot be had: {said}", remedy)
             raise Invalid("cert-manager cannot be asked for certificates", [problem])
         objects = self._of.cluster.list(kinds.QUERY, self._owner.namespace)
-        computed = None if way is Way.ASKED else self._computed(observed)
-        if way is Way.COMPUTED and computed is None:
-            raise Invalid("the root does not say what it computes", ())
+        computed = None if way is Way.ASKED else Computed(self._unplanned, self._computed(observed))
         asked = asked_of(topology, objects, computed)
         if topology.suspend:
             return Planned(topology, document, asked, None)
@@ -193,7 +193,11 @@ class _Look:
                 raise Invalid("there is nothing to be held", ())
             layout = held(topology, self._hosts, observed.living, observed.parents)
             return Planned(topology, document, asked, layout, self._kept.factor)
-        layout, factor = self._laid_out(everything, observed)
+        try:
+            layout, factor = self._laid_out(everything, observed)
+        except InvalidPlan as error:
+            self._unplanned = error.problems
+            raise
         return Planned(topology, document, asked, layout, factor)
 
     def _computed(self, observed: Observed) -> Mapping[str, str] | None:

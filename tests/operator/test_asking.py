@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headwater_operator.asking import asked_of
+from headwater.errors import Problem
+from headwater_operator.asking import Computed, asked_of
 from tests.operator.test_layout import topology
 
 WINDOW = {"type": "tumbling", "length": "1s"}
@@ -34,16 +35,50 @@ def test_queries_come_from_the_topology_and_from_objects() -> None:
     assert "status" not in b
 
 
-def test_where_there_is_no_plan_those_are_taken_that_are_computed() -> None:
-    listed = {id: json.dumps({"id": id, "aggregate": "sum", "window": WINDOW}) for id in ("same", "edited")}
-    objects = [query("same"), query("edited", aggregate="median"), query("new")]
-    found = asked_of(topology(queries=[]), objects, listed)
-    assert list(found.taken) == ["same"]
-    assert set(found.refused) == {"edited", "new"}
-    assert "there is no plan with it" in found.refused["new"][1][0].message
+COUNT = {"type": "tumbling", "count": 100}
+WHY = Problem("spec.node", "is small", "make it larger")
+
+
+def test_where_there_is_no_plan_what_needs_every_event_is_refused() -> None:
+    listed = {
+        id: json.dumps({"id": id, "aggregate": "sum", "window": window})
+        for id, window in {"same": COUNT, "edited": WINDOW, "light": WINDOW}.items()
+    }
+    objects = [
+        query("same", window=COUNT),
+        query("edited", window=COUNT),
+        query("heavy", window=COUNT),
+        query("light", aggregate="max"),
+        query("new"),
+    ]
+    found = asked_of(topology(queries=[]), objects, Computed((WHY,), listed))
+    assert set(found.taken) == {"same", "light", "new"}
+    assert set(found.refused) == {"edited", "heavy"}
+    first, *others = found.refused["heavy"][1]
+    assert "needs every event at the root" in first.message
+    assert others == [WHY]
     # One that was changed goes on as it was, and nothing of it ends.
-    assert [each.id for each in found.queries] == ["edited", "same"]
+    assert {each.id for each in found.queries} == {"same", "light", "new", "edited"}
     assert listed["edited"] in found.documents
+
+
+def test_where_the_root_says_nothing_what_was_accepted_holds() -> None:
+    def told(name: str, status: str, generation: int) -> dict[str, Any]:
+        found = query(name, window=COUNT)
+        found["metadata"]["generation"] = 2
+        condition = {"type": "Accepted", "status": status, "observedGeneration": generation}
+        return {**found, "status": {"conditions": [condition]}}
+
+    objects = [
+        told("a", "True", 2),
+        told("b", "True", 1),
+        told("c", "False", 2),
+        query("d", window=COUNT),
+        query("e"),
+    ]
+    found = asked_of(topology(queries=[]), objects, Computed((WHY,), None))
+    assert set(found.taken) == {"a", "e"}
+    assert set(found.refused) == {"b", "c", "d"}
 
 
 def test_one_that_is_wrong_fails_alone() -> None:

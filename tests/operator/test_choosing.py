@@ -71,6 +71,16 @@ def test_of_what_was_good_once_that_which_runs_is_seen_to() -> None:
     assert between.planned is None
 
 
+def test_what_was_given_up_is_held_where_the_one_before_it_cannot_be_had_any_more() -> None:
+    failed = given_up(kept("bad", 1, begun=2), 2, 600)
+    found = choose(OWNER, document("new"), 2, failed, plan)
+    assert (chosen(found), found.instead, found.rolled_back) == ("new", 2, None)
+    assert found.problem is not None
+    # Its pods are on their way back already.
+    back = given_up(kept("bad", 1, begun=1), 2, 600)
+    assert choose(OWNER, document("new"), 2, back, plan).planned is None
+
+
 def test_a_query_for_which_there_is_no_plan_holds_up_no_spec() -> None:
     found = choose(OWNER, document("heavy"), 2, kept("old", 1), plan)
     assert (chosen(found), found.instead, found.problem) == ("heavy", None, None)

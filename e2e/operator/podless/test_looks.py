@@ -100,7 +100,18 @@ def test_a_query_for_which_there_is_no_plan_fails_alone(plant: Plant) -> None:
         assert plant.condition("Planned")["observedGeneration"] == 2
         assert plant.condition("Planned")["reason"] == "Planned"
         assert _accepted(plant, "light") == "Invalid"
+        _query(plant, "more", {"type": "tumbling", "length": "2s"})
+        plant.look()
+        assert _accepted(plant, "more") == "Accepted", "it needs no event at the root"
         assert json.loads(root.queries["light"])["window"] == {"type": "tumbling", "length": "1s"}
+
+
+def test_a_query_for_which_there_is_no_plan_holds_up_no_beginning(plant: Plant) -> None:
+    plant.topology(**EACH)
+    _query(plant, "heavy", {"type": "tumbling", "count": 100})
+    assert plant.look()["reason"] == "QueriesRefused"
+    assert _names(plant, kinds.DEPLOYMENT) == {"small-l1-0", "small-l1-1"}
+    assert _accepted(plant, "heavy") == "Invalid"
 
 
 def _query(plant: Plant, name: str, window: dict[str, Any]) -> None:
