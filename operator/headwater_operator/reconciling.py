@@ -38,7 +38,6 @@ from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
 from headwater_operator.telling import Telling, Told, problems_of
-from headwater_wire.v1 import control_pb2 as pb
 
 log = logging.getLogger(__name__)
 # Seconds until the next look: while the root has to be asked how far it is; while pods are on the way, which
@@ -206,8 +205,7 @@ class _Look:
             return None
         try:
             with self._of.lookout.root(observed, self._owner.namespace, self._owner.name) as root:
-                active = pb.ListedQuery.STATE_ACTIVE
-                return {each.id: each.document for each in root.queries() if each.state == active}
+                return {id: each.document for id, each in root.active().items()}
         except (RootRefuses, RootUnreachable):
             return None
 

@@ -61,6 +61,10 @@ class RootClient:
                 return listed
             after = reply.next
 
+    def active(self) -> dict[str, pb.ListedQuery]:
+        """The queries that are computed, by id."""
+        return {each.id: each for each in self.queries() if each.state == pb.ListedQuery.STATE_ACTIVE}
+
 
 @contextmanager
 def connected(address: str, material: Material | None) -> Iterator[RootClient]:

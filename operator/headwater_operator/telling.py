@@ -76,8 +76,7 @@ class Telling:
             return
         try:
             with self._lookout.root(report.observed, report.namespace, report.topology) as root:
-                active = pb.ListedQuery.STATE_ACTIVE
-                found = {each.id: each for each in root.queries() if each.state == active}
+                found = root.active()
         except HeadwaterError as error:
             extra = {"namespace": report.namespace, "topology": report.topology, "problem": str(error)}
             log.warning("queries are not known", extra=extra)

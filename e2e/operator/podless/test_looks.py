@@ -33,6 +33,15 @@ def plant(cluster: Cluster, spaces: Spaces, space: str) -> Plant:
     return Plant(cluster, spaces, space)
 
 
+def _peopled(plant: Plant) -> None:
+    """The root and a child on one machine, the other child on the other."""
+    plant.root("other")
+    plant.ready(POD)
+    plant.reached()
+    plant.child("small-l1-0", "one")
+    plant.child("small-l1-1", "other")
+
+
 def _names(plant: Plant, kind: Kind) -> set[str]:
     found = plant.spaces.cluster.list(kind, plant.space, names.selector("small"))
     return {each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]}
@@ -44,11 +53,7 @@ def test_without_a_plan_any_more_what_runs_is_seen_to(plant: Plant) -> None:
     children = {"small-l1-0", "small-l1-1"}
     assert _names(plant, kinds.DEPLOYMENT) == children
     plant.good(document)
-    plant.root("other")
-    plant.ready(POD)
-    plant.reached()
-    plant.child("small-l1-0", "one")
-    plant.child("small-l1-1", "other")
+    _peopled(plant)
     with plant.answering("small-l1-0", "small-l1-1") as root:
         plant.look()
         assert root.told[-1] == {"small-l1-0": 60.0, "small-l1-1": 60.0}
@@ -77,11 +82,7 @@ def test_a_query_for_which_there_is_no_plan_fails_alone(plant: Plant) -> None:
     """One that is computed at the root, which takes less than all events."""
     plant.topology(**EACH)
     plant.look()
-    plant.root("other")
-    plant.ready(POD)
-    plant.reached()
-    plant.child("small-l1-0", "one")
-    plant.child("small-l1-1", "other")
+    _peopled(plant)
     with plant.answering("small-l1-0", "small-l1-1") as root:
         plant.look()
         own = set(root.queries)
