@@ -63,7 +63,7 @@ class Observed:
         """Those, and the ones that have a Service, a Certificate or its Secret of their own: they wait for an
         address or a certificate with which they are to run, or the API server does not take them. Another
         number each time, and none would ever have one."""
-        # What cert-manager writes is told last: others say for sure which machines a node is for.
+        # Of a Secret the least is believed: the others say for sure which machines a node is for.
         waiting = [each for kind in ("Secret", "Certificate", "Service") for each in self.of_kind(kind)]
         found = {node.id: node for node in _nodes(waiting)}
         return _in_order((found | {node.id: node for node in self.running}).values())
