@@ -11,6 +11,7 @@ import http.client
 import json
 import random
 import re
+import socket
 import ssl
 import threading
 import time
@@ -18,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SHUT_RDWR
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -155,13 +155,20 @@ class FaultProxy:
         finally:
             self.remove(rule)
 
+    def watches(self, path: str = ".*") -> int:
+        """How many are open now."""
+        return len(self._ends(path))
+
     def cut(self, path: str) -> int:
         """Break off watches that are open now; gives how many."""
-        with self._lock:
-            found = [end for where, end in self._open.values() if re.search(path, where)]
+        found = self._ends(path)
         for end in found:
             end()
         return len(found)
+
+    def _ends(self, path: str) -> list[Callable[[], None]]:
+        with self._lock:
+            return [end for where, end in self._open.values() if re.search(path, where)]
 
     def seen(self, path: str = ".*", watch: bool | None = None, since: float = 0.0) -> list[Seen]:
         with self._lock:
@@ -237,6 +244,8 @@ class FaultProxy:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
         try:
             real.request(request.command, request.path, body or None, headers)
+            # Taken now: the library forgets it with an answer that is the last, and when it is closed.
+            beneath = real.sock
             answer = real.getresponse()
             note(answer.status)
             request.send_response(answer.status)
@@ -246,7 +255,7 @@ class FaultProxy:
             if watch and answer.status == 200:
                 request.send_header("Transfer-Encoding", "chunked")
                 request.end_headers()
-                self._stream(request, real, answer, rule)
+                self._stream(request, beneath, answer, rule)
             else:
                 content = answer.read()
                 request.send_header("Content-Length", str(len(content)))
@@ -258,7 +267,7 @@ class FaultProxy:
     def _stream(
         self,
         request: BaseHTTPRequestHandler,
-        real: http.client.HTTPConnection,
+        beneath: socket.socket,
         answer: http.client.HTTPResponse,
         rule: Rule | None,
     ) -> None:
@@ -267,9 +276,9 @@ class FaultProxy:
 
         def end() -> None:
             # From another thread: what it waits for is broken off on both sides.
-            for each in (connection, real.sock):
+            for each in (connection, beneath):
                 try:
-                    each.shutdown(SHUT_RDWR)
+                    each.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     """It has ended already."""
 

@@ -139,7 +139,7 @@ def watching(start: Start, proxy: FaultProxy, spaces: Spaces, space: str, **opti
     spaces.topology(space, "first")
     operator = start(**options)
     operator.called(f"{space}/first")
-    operator.until(lambda: proxy.seen(TOPOLOGIES, watch=True))
+    operator.until(lambda: proxy.watches(TOPOLOGIES) == 1)
     return operator
 
 
@@ -181,7 +181,7 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(
         assert proxy.cut(TOPOLOGIES) == 1
         spaces.topology(space, f"after-{n}")
         operator.called(f"{space}/after-{n}", since=changed, patience=5)
-        operator.until(lambda: proxy._open)
+        operator.until(lambda: proxy.watches(TOPOLOGIES) == 1)
     assert len(proxy.seen(TOPOLOGIES, watch=False)) == listed
 
 
