@@ -15,6 +15,8 @@ from e2e.images import NODE, OPERATOR, ROOT
 
 CHART = Path(__file__).parents[1] / "charts" / "headwater"
 RELEASE, NAMESPACE = "headwater", "headwater-system"
+# The annotations of what belongs to it.
+OWNER = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
 SECONDS = 120.0
 
 

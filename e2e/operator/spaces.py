@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from e2e import helm
 from e2e.apiserver import write_kubeconfig
 from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
@@ -20,6 +21,7 @@ from headwater_operator.kinds import Kind
 from tests.manifests import small
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+KINDS = (kinds.TOPOLOGY, kinds.QUERY)
 ACCOUNT = "operator"
 # How long a definition may take to be served, in seconds.
 SERVED = 30.0
@@ -36,7 +38,7 @@ def whole(kubeconfig: Path) -> Iterator[Cluster]:
 
 
 class Spaces:
-    """Makes the definitions where there are none, and takes away all that it has made."""
+    """Takes away all that it has made, but for the definitions of both kinds: others may use them too."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -44,14 +46,7 @@ class Spaces:
         self._spaces: list[str] = []
 
     def __enter__(self) -> Spaces:
-        for name, definition in definitions().items():
-            if not self.cluster.serves(kinds.TOPOLOGY if "topolog" in name else kinds.QUERY):
-                self.post(DEFINITIONS, definition)
-                self._made.append(f"{DEFINITIONS}/{definition['metadata']['name']}")
-        until = time.monotonic() + SERVED
-        while not all(self.cluster.serves(kind) for kind in (kinds.TOPOLOGY, kinds.QUERY)):
-            assert time.monotonic() < until, "the definitions are not served"
-            time.sleep(0.1)
+        self.define()
         return self
 
     def __exit__(
@@ -60,21 +55,44 @@ class Spaces:
         self.clear()
 
     def clear(self) -> None:
-        # Whoever has made the definitions may want to remove them, and not while there are objects.
+        # The definitions may be removed next, and not while there are objects.
         for space in self._spaces:
-            for kind in filter(self.cluster.serves, (kinds.TOPOLOGY, kinds.QUERY)):
+            for kind in filter(self.cluster.serves, KINDS):
                 for each in self.cluster.list(kind, space):
                     self.cluster.delete(kind, space, each["metadata"]["name"])
-        definitions = [path for path in self._made if path.startswith(DEFINITIONS)]
-        for path in [*(path for path in self._made if path not in definitions), *definitions]:
+        for path in self._made:
+            with suppress(Gone, Conflict):
+                self.request("DELETE", path)
+        self._made, self._spaces = [], []
+
+    def define(self) -> None:
+        """Have the definitions, as a release leaves them behind: the next one takes them over."""
+        for definition in definitions().values():
+            metadata = definition["metadata"]
+            annotations = {**metadata["annotations"], **helm.OWNER}
+            labels = {"app.kubernetes.io/managed-by": "Helm"}
+            # Whoever runs beside this one may have been faster.
+            with suppress(Conflict):
+                self.post(
+                    DEFINITIONS,
+                    {**definition, "metadata": {**metadata, "annotations": annotations, "labels": labels}},
+                )
+        self._until(lambda: all(map(self.cluster.serves, KINDS)), "the definitions are not served")
+
+    def undefine(self) -> None:
+        """Take the definitions away. All topologies would go with them, so there must be none."""
+        if self.cluster.serves(kinds.TOPOLOGY):
+            others = [each["metadata"]["name"] for each in self.cluster.list(kinds.TOPOLOGY)]
+            assert not others, f"the topologies {others} would be deleted: take another cluster"
+        paths = [f"{DEFINITIONS}/{each['metadata']['name']}" for each in definitions().values()]
+        for path in paths:
             with suppress(Gone, Conflict):
                 self.request("DELETE", path)
         # What is served is said a moment later.
-        until = time.monotonic() + SERVED
-        while any(map(self._there, definitions)) or (definitions and self.cluster.serves(kinds.TOPOLOGY)):
-            assert time.monotonic() < until, "the definitions are still there"
-            time.sleep(0.1)
-        self._made, self._spaces = [], []
+        self._until(
+            lambda: not any(map(self._there, paths)) and not any(map(self.cluster.serves, KINDS)),
+            "the definitions are still there",
+        )
 
     def _there(self, path: str) -> bool:
         try:
@@ -83,14 +101,11 @@ class Spaces:
             return False
         return True
 
-    def undefine(self) -> None:
-        """Take away the definitions that somebody has left. All topologies would go with them, so there must
-        be none."""
-        if self.cluster.serves(kinds.TOPOLOGY):
-            others = [each["metadata"]["name"] for each in self.cluster.list(kinds.TOPOLOGY)]
-            assert not others, f"the topologies {others} would be deleted: take another cluster"
-        self._made += [f"{DEFINITIONS}/{each['metadata']['name']}" for each in definitions().values()]
-        self.clear()
+    def _until(self, reached: Callable[[], bool], otherwise: str) -> None:
+        end = time.monotonic() + SERVED
+        while not reached():
+            assert time.monotonic() < end, otherwise
+            time.sleep(0.1)
 
     def make(self) -> str:
         """A namespace."""

@@ -8,6 +8,7 @@ import pytest
 
 from e2e.operator.running import NODES, Operator, rights
 from e2e.operator.spaces import Spaces
+from headwater_operator import kinds
 from headwater_operator.cluster import Cluster
 
 
@@ -26,11 +27,13 @@ def test_it_waits_for_its_definitions(cluster: Cluster, tmp_path: Path) -> None:
             assert "aggregationtopologies.headwater.dev: is not served by the API server" in problem
             assert operator.get("/healthz")[0] == 200
             assert operator.get("/readyz")[0] == 503
-            with spaces:
-                spaces.topology(space, "a")
-                operator.called(f"{space}/a")
-                assert operator.get("/readyz")[0] == 200
-            # They are gone again, and it goes on waiting.
+            spaces.define()
+            spaces.topology(space, "a")
+            operator.called(f"{space}/a")
+            operator.until(lambda: operator.get("/readyz")[0] == 200)
+            # They go again, and it goes on waiting.
+            assert cluster.delete(kinds.TOPOLOGY, space, "a")
+            spaces.undefine()
             operator.until(lambda: len(operator.said("watches are begun anew")) > 1)
             assert operator.runs
     finally:
