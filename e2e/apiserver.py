@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import secrets
 import signal
 import socket
 import ssl
@@ -16,8 +17,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
@@ -32,7 +33,7 @@ from airgap_kind.progress import Progress
 from airgap_kind.versions import VERSIONS
 
 # How long a server may take to answer, in seconds.
-STARTED = 60.0
+STARTED = 180.0
 ADMIN = "token-of-the-administrator"
 _PR_SET_PDEATHSIG = 1
 
@@ -93,7 +94,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
     tokens = folder / "tokens.csv"
     tokens.write_text(f'{ADMIN},administrator,1,"system:masters"\n')
     with ExitStack() as stack:
-        stack.enter_context(
+        store = stack.enter_context(
             process(
                 folder / "etcd.log",
                 program("etcd"),
@@ -126,7 +127,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
                 "--disable-admission-plugins=ServiceAccount",
             )
         )
-        _until_ready(url, server, folder / "apiserver.log")
+        _until_ready(url, {folder / "etcd.log": store, folder / "apiserver.log": server})
         yield ApiServer(url, folder / "certificates" / "apiserver.crt", ADMIN)
 
 
@@ -168,14 +169,16 @@ def _end_with_the_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def _until_ready(url: str, processes: Mapping[Path, subprocess.Popen[bytes]]) -> None:
+    """Or until one has ended, which fails with the end of its log."""
     # It signs its certificate itself, and writes it only while it starts.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     until = time.monotonic() + STARTED
     while True:
-        assert server.poll() is None, log.read_text()[-4000:]
-        assert time.monotonic() < until, log.read_text()[-4000:]
+        for log, each in processes.items():
+            assert each.poll() is None, log.read_text()[-4000:]
+        assert time.monotonic() < until, [log.read_text()[-4000:] for log in processes]
         try:
             request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"})
             with urllib.request.urlopen(request, timeout=2, context=context) as answer:
@@ -186,6 +189,9 @@ def _until_ready(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _free() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A port below those that the system gives to whoever asks for any: nobody is given it meanwhile."""
+    while True:
+        port = secrets.randbelow(10_000) + 20_000
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port

@@ -113,6 +113,8 @@ class FaultProxy:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            # As many may come at once as watches are cut; without room a connection takes a second.
+            request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
                 """Whoever asked is gone, or was cut off on purpose."""
@@ -183,11 +185,11 @@ class FaultProxy:
         parts = urlsplit(request.path)
         watch = "watch=true" in parts.query.split("&")
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        rule = self._rule(request.command, parts.path, watch)
+        rule, came = self._rule(request.command, parts.path, watch), time.monotonic()
 
         def note(code: int) -> None:
             with self._lock:
-                self._seen.append(Seen(time.monotonic(), request.command, parts.path, watch, code))
+                self._seen.append(Seen(came, request.command, parts.path, watch, code))
 
         if rule is not None and rule.effect == "hang":
             note(0)

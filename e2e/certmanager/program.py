@@ -38,13 +38,17 @@ def definitions() -> list[Mapping[str, Any]]:
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.yaml"))]
 
 
+def built() -> Path:
+    """The program: of the cache, or built now."""
+    cache = _cache()
+    with cache.lock(Progress()):
+        return gobuilds.built(_BUILD, cache, _toolchain, Progress()) / "cert-manager"
+
+
 @contextmanager
 def running(folder: Path, kubeconfig: Path) -> Iterator[None]:
     """With its log in a folder; it ends with the block, and with this process."""
-    cache = _cache()
-    with cache.lock(Progress()):
-        built = gobuilds.built(_BUILD, cache, _toolchain, Progress())
-    with process(folder / "cert-manager.log", built / "cert-manager", f"--kubeconfig={kubeconfig}"):
+    with process(folder / "cert-manager.log", built(), f"--kubeconfig={kubeconfig}"):
         yield
 
 

@@ -18,10 +18,12 @@ from headwater_operator import access, kinds
 from headwater_operator.kinds import Kind
 from tests.programs import get
 
-# Shorter than the operator's own, so that tests take seconds.
-LEASE = {"duration": 5, "deadline": 3.0, "retry": 0.5}
+# Shorter than the operator's own, so that tests take seconds. A brief lease is for tests that wait
+# for its end: others would lose it on a busy machine.
+LEASE = {"duration": 15, "deadline": 10.0, "retry": 0.5}
+BRIEF = {"duration": 5, "deadline": 3.0, "retry": 0.5}
 WATCH = {"server": 2, "client": 4, "silence": 8.0}
-PATIENCE = 30.0
+PATIENCE = 120.0
 NODES: Rules = [rule(kinds.NODE, "list", "watch")]
 
 
@@ -78,16 +80,21 @@ class Operator:
 
     def __enter__(self) -> Operator:
         assert self._running.stdout is not None
-        line = self._running.stdout.readline()
-        assert line, self._log.read_text()
-        self._port = int(json.loads(line)["metrics"])
+        try:
+            line = self._running.stdout.readline()
+            assert line, self._log.read_text()
+            self._port = int(json.loads(line)["metrics"])
+        except BaseException:
+            # Nobody else ends what was not entered.
+            self.__exit__()
+            raise
         self._reader.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._running.kill()
         self._running.wait()
-        if self._port:
+        if self._reader.ident is not None:
             self._reader.join()
         assert self._running.stdout is not None
         self._running.stdout.close()
@@ -149,7 +156,8 @@ class Operator:
         return self._log.read_text()
 
     def said(self, message: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in self.log.splitlines()]
+        # The last line may be half written.
+        lines = [json.loads(line) for line in self.log.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in lines if line["message"] == message]
 
     def _read(self) -> None:

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +25,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 KINDS = (kinds.TOPOLOGY, kinds.QUERY)
 ACCOUNT = "operator"
 # How long a definition may take to be served, in seconds.
-SERVED = 30.0
+SERVED = 120.0
 
 Rules = Sequence[Mapping[str, Sequence[str]]]
 
@@ -110,7 +111,9 @@ class Spaces:
     def make(self) -> str:
         """A namespace."""
         name = f"operator-{uuid.uuid4().hex[:8]}"
-        self.post("/api/v1/namespaces", {"metadata": {"name": name}})
+        # The name is new: if it is there, an answer came too late and it was asked for twice.
+        with suppress(Conflict):
+            self.post("/api/v1/namespaces", {"metadata": {"name": name}})
         self._made.append(f"/api/v1/namespaces/{name}")
         self._spaces.append(name)
         return name
@@ -129,6 +132,10 @@ class Spaces:
         self.grant(space, rules)
         if everywhere:
             self.grant_everywhere(space, everywhere)
+        # What is bound counts a moment later.
+        for found, where in ((rules, space), (everywhere, "")):
+            if found:
+                self._until(partial(self._allowed, space, found[-1], where), "the rights are not there")
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token: str = self.post(f"{path}/{ACCOUNT}/token", review)["status"]["token"]
         return token
@@ -152,6 +159,17 @@ class Spaces:
         self._made += [
             f"{root}/{each}/{metadata['name']}" for each in ("clusterroles", "clusterrolebindings")
         ]
+
+    def _allowed(self, space: str, rule: Mapping[str, Sequence[str]], where: str) -> bool:
+        """Whether the account of a namespace may do what a rule says, in another one or in all of them."""
+        resource, _, subresource = rule["resources"][0].partition("/")
+        asked = {"group": rule["apiGroups"][0], "resource": resource, "subresource": subresource}
+        spec = {
+            "user": f"system:serviceaccount:{space}:{ACCOUNT}",
+            "resourceAttributes": {**asked, "verb": rule["verbs"][-1], "namespace": where},
+        }
+        found = self.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+        return bool(found["status"]["allowed"])
 
     def revoke_everywhere(self, space: str) -> None:
         """Take those away."""

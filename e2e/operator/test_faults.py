@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from e2e.faultproxy import FaultProxy, Rule
-from e2e.operator.running import LEASE, NODES, WATCH, Operator, rights
+from e2e.operator.running import BRIEF, NODES, WATCH, Operator, rights
 from e2e.operator.spaces import Spaces
 from headwater.errors import RetryableError
 from headwater_operator import cluster as module
 from headwater_operator import kinds
 from headwater_operator.cluster import Cluster
-from headwater_operator.connection import CONNECT_SECONDS, READ_SECONDS, Connection, configured
+from headwater_operator.connection import READ_SECONDS, Connection, configured
 from headwater_operator.errors import Conflict, Unavailable
 from headwater_operator.lease import Timing
 
@@ -80,16 +80,15 @@ def test_it_comes_again_when_it_was_told_to(behind: Cluster, proxy: FaultProxy, 
     proxy.add(Rule("answer", "GET", code=429, after=1, times=1))
     began = time.monotonic()
     behind.list(kinds.POD, space)
-    assert 1.0 <= time.monotonic() - began < 3.0
+    assert time.monotonic() - began >= 1.0
 
 
 def test_if_that_is_long_the_caller_is_told(behind: Cluster, proxy: FaultProxy, space: str) -> None:
-    proxy.add(Rule("answer", "GET", code=429, after=60))
-    began = time.monotonic()
+    rule = proxy.add(Rule("answer", "GET", code=429, after=60))
     with pytest.raises(Unavailable) as told:
         behind.list(kinds.POD, space)
     assert told.value.after == 60.0
-    assert time.monotonic() - began < 1.0
+    assert rule.held == 1
 
 
 def test_it_gives_up_in_the_end(behind: Cluster, proxy: FaultProxy, space: str) -> None:
@@ -112,8 +111,7 @@ def test_a_call_that_hangs_ends_before_the_lease_does(behind: Cluster, proxy: Fa
     with pytest.raises(Unavailable, match="does not answer"):
         behind.list(kinds.POD, space)
     took = time.monotonic() - began
-    assert READ_SECONDS <= took < CONNECT_SECONDS + READ_SECONDS + 0.5
-    assert took < Timing().deadline
+    assert READ_SECONDS <= took < Timing().deadline
 
 
 def test_a_list_whose_later_pages_are_gone_is_read_whole(
@@ -154,7 +152,8 @@ def test_a_watch_that_stalls_is_noticed_and_opened_again(
     spaces.topology(space, "second")
     noticed = operator.called(f"{space}/second", since=created) - created
     print(f"a silent watch was given up {noticed:.2f} s after an event")
-    assert noticed < WATCH["client"] + 2
+    # Before the process would be taken for unsound.
+    assert noticed < WATCH["silence"]
     assert operator.get("/healthz")[0] == 200
     assert operator.figure("watch_restarts_total") == 0.0
 
@@ -180,7 +179,7 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(
         changed = time.time()
         assert proxy.cut(TOPOLOGIES) == 1
         spaces.topology(space, f"after-{n}")
-        operator.called(f"{space}/after-{n}", since=changed, patience=5)
+        operator.called(f"{space}/after-{n}", since=changed)
         operator.until(lambda: proxy.watches(TOPOLOGIES) == 1)
     assert len(proxy.seen(TOPOLOGIES, watch=False)) == listed
 
@@ -212,7 +211,7 @@ def test_a_version_that_is_too_old_lists_anew_and_all_is_looked_at(
         deleted = time.time()
         proxy.add(Rule("expire", path=TOPOLOGIES, watch=True, times=1))
     operator.called(f"{space}/second", since=deleted)
-    assert len(proxy.seen(TOPOLOGIES, watch=False)) > listed
+    operator.until(lambda: len(proxy.seen(TOPOLOGIES, watch=False)) > listed)
     assert operator.figure("watch_restarts_total") == 0.0
 
 
@@ -299,17 +298,18 @@ def test_among_faults_everything_is_looked_at(
 def test_a_lease_that_cannot_be_renewed_ends_the_process_within_its_deadline(
     start: Start, proxy: FaultProxy, spaces: Spaces, space: str, rule: Rule
 ) -> None:
-    operator = watching(start, proxy, spaces, space)
-    renewed = max(each.at for each in proxy.seen("/leases/") if each.method == "PUT")
+    operator = watching(start, proxy, spaces, space, lease=BRIEF)
+
+    def renewals() -> list[float]:
+        return [each.at for each in proxy.seen("/leases/") if each.method == "PUT" and each.code == 200]
+
+    operator.until(renewals)
     with proxy.holding(rule):
-        assert operator.ended(LEASE["deadline"] + 5) == 3
-        took = time.monotonic() - max(
-            each.at for each in proxy.seen("/leases/") if each.method == "PUT" and each.code == 200
-        )
-    print(f"ended {took:.2f} s after the last renewal; the deadline is {LEASE['deadline']} s")
-    assert renewed
-    assert LEASE["deadline"] - 0.5 < took < LEASE["deadline"] + 1.0
-    assert took < LEASE["duration"]
+        assert operator.ended() == 3
+        took = time.monotonic() - max(renewals())
+    print(f"ended {took:.2f} s after the last renewal; the deadline is {BRIEF['deadline']} s")
+    # Not at the first failure, and before another one may lead.
+    assert BRIEF["deadline"] - 0.5 < took < BRIEF["duration"]
     [told] = operator.said("the lease is lost: the process ends")
     assert told["problem"] == "it was not renewed for 3 s"
 

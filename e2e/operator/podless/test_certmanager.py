@@ -14,7 +14,7 @@ import pytest
 
 from e2e import apiserver as alone
 from e2e.certmanager import issuers, program
-from e2e.operator.running import NODES, Operator, rights
+from e2e.operator.running import NODES, PATIENCE, Operator, rights
 from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, rule
 from headwater_operator import access, kinds, names
 from headwater_operator.certificates import Authority, Pair, authority, signed_by
@@ -27,9 +27,6 @@ from headwater_operator.rendering.identities import certificates
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
 PARTIES = ("small-root-tls", "small-operator-tls", "small-l1-0-tls")
 NODE = {"ingestLimit": 500}
-# Looks at what nobody watches are this far apart.
-PATIENCE = 60.0
-
 Start = Callable[..., Operator]
 
 
@@ -63,12 +60,10 @@ def certifying(spaces: Spaces, apiserver: Path, tmp_path_factory: pytest.TempPat
         _until(lambda: not spaces.cluster.serves(kinds.CERTIFICATE))
 
 
-def _until(
-    reached: Callable[[], object], patience: float = PATIENCE, said: Callable[[], object] = str
-) -> None:
-    end = time.monotonic() + patience
+def _until(reached: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
     while not reached():
-        assert time.monotonic() < end, said()
+        assert time.monotonic() < end
         time.sleep(0.1)
 
 
@@ -142,16 +137,16 @@ def test_a_tree_has_its_certificates_from_an_issuer(
     operator.until(_said(cluster, space, "Progressing", "Certifying"))
     said = _conditions(cluster, space)["Progressing"][1]
     assert "small-l1-0-tls: " in said
-    operator.until(lambda: "Issuing certificate" in _conditions(cluster, space)["Progressing"][1], PATIENCE)
+    operator.until(lambda: "Issuing certificate" in _conditions(cluster, space)["Progressing"][1])
     assert _names(cluster, kinds.CERTIFICATE, space) == set(PARTIES)
     assert not _names(cluster, kinds.DEPLOYMENT, space) | _names(cluster, kinds.STATEFUL_SET, space)
     assert not _names(cluster, kinds.SECRET, space)
     _issuer(spaces, space)
-    operator.until(lambda: _names(cluster, kinds.DEPLOYMENT, space) == {"small-l1-0"}, PATIENCE)
+    operator.until(lambda: _names(cluster, kinds.DEPLOYMENT, space) == {"small-l1-0"})
     assert _names(cluster, kinds.STATEFUL_SET, space) == {"small-root"}
     assert _names(cluster, kinds.SECRET, space) == set(PARTIES), "there is no authority of its own"
     # What cert-manager has made goes with the topology, and says who is who.
-    operator.until(lambda: all(_owned(cluster, space, secret) for secret in PARTIES), PATIENCE)
+    operator.until(lambda: all(_owned(cluster, space, secret) for secret in PARTIES))
     trust = cluster.get(kinds.CONFIG_MAP, space, "small-trust")
     assert trust is not None
     trusted = trust["data"]["tree.crt"]
@@ -174,7 +169,7 @@ def test_a_tree_has_its_certificates_from_an_issuer(
     }
     held = spaces.request("GET", path)["status"]["conditions"]
     spaces.patch(f"{path}/status", {"status": {"conditions": [*held, issuing]}})
-    operator.until(lambda: _files(cluster, space, "small-l1-0-tls")["tls.crt"] != before["tls.crt"], PATIENCE)
+    operator.until(lambda: _files(cluster, space, "small-l1-0-tls")["tls.crt"] != before["tls.crt"])
     after = _files(cluster, space, "small-l1-0-tls")
     assert after["tls.key"] != before["tls.key"], "each has a key of its own"
     spaces.topology(
@@ -183,14 +178,14 @@ def test_a_tree_has_its_certificates_from_an_issuer(
         spec__certificates={"issuerRef": {"name": "plant-ca"}},
         metadata__annotations={names.RESTART: "now"},
     )
-    operator.until(lambda: _restarted(cluster, space), PATIENCE)
+    operator.until(lambda: _restarted(cluster, space))
     assert _files(cluster, space, "small-l1-0-tls") == after
     assert _conditions(cluster, space)["Degraded"][0] == "AsPlanned"
 
     # It goes, and all of it with it.
     assert cluster.delete(kinds.TOPOLOGY, space, "small")
     its = (kinds.CERTIFICATE, kinds.SECRET, kinds.DEPLOYMENT, kinds.CONFIG_MAP)
-    operator.until(lambda: not any(_names(cluster, kind, space) for kind in its), PATIENCE)
+    operator.until(lambda: not any(_names(cluster, kind, space) for kind in its))
 
 
 def _owned(cluster: Cluster, space: str, secret: str) -> bool:
@@ -214,7 +209,7 @@ def test_an_issuer_without_an_authority_is_told_of(start: Start, spaces: Spaces,
     _issuer(spaces, space)
     _asks(spaces, space, issuers.ITSELF)
     operator = start()
-    operator.until(_said(spaces.cluster, space, "Degraded", "CertificateUnfit"), PATIENCE)
+    operator.until(_said(spaces.cluster, space, "Degraded", "CertificateUnfit"))
     said = _conditions(spaces.cluster, space)["Degraded"][1]
     assert "it has no ca.crt with an authority; use an issuer with a CA" in said
     assert not _names(spaces.cluster, kinds.DEPLOYMENT, space)
@@ -227,7 +222,7 @@ def test_a_secret_of_somebody_else_is_not_overwritten(start: Start, spaces: Spac
     spaces.post(kinds.SECRET.collection(space), theirs)
     _asks(spaces, space)
     operator = start()
-    operator.until(_said(spaces.cluster, space, "Degraded", "NameTaken"), PATIENCE)
+    operator.until(_said(spaces.cluster, space, "Degraded", "NameTaken"))
     assert _names(spaces.cluster, kinds.CERTIFICATE, space) == set(PARTIES) - {"small-root-tls"}
     assert _files(spaces.cluster, space, "small-root-tls") == {"a": b"b"}
 
@@ -267,12 +262,12 @@ def test_a_tree_goes_over_to_an_issuer_and_back(start: Start, spaces: Spaces, sp
 
     # Over: first the operator's, then pods, then everybody.
     _asks(spaces, space)
-    operator.until(lambda: _mounting(cluster, space) == {"projected"}, PATIENCE)
+    operator.until(lambda: _mounting(cluster, space) == {"projected"})
     assert _names(cluster, kinds.CERTIFICATE, space) == {"small-operator-tls"}
     assert _files(cluster, space, "small-l1-0-tls") == held["small-l1-0-tls"]
     assert _trusted(cluster, space) == 2
-    operator.until(lambda: _rolled(spaces, space) and _issued(cluster, space) == set(PARTIES), PATIENCE)
-    operator.until(lambda: _conditions(cluster, space)["Progressing"][0] != "Certifying", PATIENCE)
+    operator.until(lambda: _rolled(spaces, space) and _issued(cluster, space) == set(PARTIES))
+    operator.until(lambda: _conditions(cluster, space)["Progressing"][0] != "Certifying")
     assert _conditions(cluster, space)["Degraded"][0] == "AsPlanned"
     # Nobody may have them yet.
     assert "small-ca" in _names(cluster, kinds.SECRET, space)
@@ -286,9 +281,8 @@ def test_a_tree_goes_over_to_an_issuer_and_back(start: Start, spaces: Spaces, sp
             and not _names(cluster, kinds.CERTIFICATE, space)
             and cluster.get(kinds.CONFIG_MAP, space, "small-trust") is None
         ),
-        PATIENCE,
     )
-    operator.until(lambda: all(_by_itself(cluster, space, old, secret) for secret in PARTIES), PATIENCE)
+    operator.until(lambda: all(_by_itself(cluster, space, old, secret) for secret in PARTIES))
     assert _mounting(cluster, space) == {"secret"}
     # Nobody writes to them any more.
     after = {secret: _files(cluster, space, secret) for secret in PARTIES}

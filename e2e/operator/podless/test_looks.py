@@ -13,7 +13,7 @@ import pytest
 
 from e2e.operator.podless.plant import POD, Plant
 from e2e.operator.running import rights
-from e2e.operator.spaces import DEFINITIONS, Rules, Spaces, whole
+from e2e.operator.spaces import DEFINITIONS, SERVED, Rules, Spaces, whole
 from headwater.topology import API_VERSION, QUERY_KIND
 from headwater_operator import kinds, lookout, names
 from headwater_operator.cluster import Cluster
@@ -231,7 +231,7 @@ def _monitors(spaces: Spaces) -> Iterator[None]:
 
 
 def _until(spaces: Spaces, *, served: bool) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + SERVED
     while not all(spaces.cluster.serves(kind) == served for kind in lookout.MONITORS):
         assert time.monotonic() < end
         time.sleep(0.1)
