@@ -11,12 +11,17 @@ from typing import Any
 
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import HTTPError
 
 from headwater.topology import QUERY_KIND
 from headwater_operator.crds.definitions import GROUP, VERSION
 
 # How long a definition may take to be served, in seconds.
-SERVED = 30.0
+SERVED = 120.0
+# What a server answers that may have another answer soon; 0: nothing.
+BUSY = (0, 429, 500, 503, 504)
+# How long an answer may take, in seconds.
+ANSWER = 30.0
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -45,10 +50,18 @@ class Api:
         return field in schema["properties"].get("spec", {}).get("properties", {})
 
     def get(self, path: str, **query: Any) -> dict[str, Any] | None:
-        """An object, or none where there is none."""
-        found = self.call("GET", path, **query)
+        """An object, or none where there is none. A server that is busy is asked again."""
+        until = monotonic() + SERVED
+        while (found := self._asked(path, query)).code in BUSY and monotonic() < until:
+            sleep(0.5)
         assert found.taken or found.code == 404, found
         return found.answer if found.taken else None
+
+    def _asked(self, path: str, query: dict[str, Any]) -> Verdict:
+        try:
+            return self.call("GET", path, **query)
+        except HTTPError as error:
+            return Verdict(0, str(error))
 
     def until(self, call: Callable[[], Verdict]) -> Verdict:
         """Call until it is taken: a definition is served a moment after it is there."""
@@ -89,7 +102,8 @@ class Api:
                     header_params={"Content-Type": kind, "Accept": "application/json"},
                     body=body,
                     auth_settings=["BearerToken"],
-                )
+                ),
+                _request_timeout=ANSWER,
             )
             response.read()  # type: ignore[no-untyped-call]  # the client's own types
             return _verdict(response.status, response.data or b"")

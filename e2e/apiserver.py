@@ -81,6 +81,7 @@ def program(name: str) -> Path:
 @contextmanager
 def running(folder: Path) -> Iterator[ApiServer]:
     """One with its data in a folder; both processes end with the block, and with this process."""
+    programs = {name: program(name) for name in ("etcd", "kube-apiserver")}
     etcd, peers, port = _free(), _free(), _free()
     url = f"https://127.0.0.1:{port}"
     key = folder / "accounts.key"
@@ -97,7 +98,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
         store = stack.enter_context(
             process(
                 folder / "etcd.log",
-                program("etcd"),
+                programs["etcd"],
                 f"--data-dir={folder / 'etcd'}",
                 f"--listen-client-urls=http://127.0.0.1:{etcd}",
                 f"--advertise-client-urls=http://127.0.0.1:{etcd}",
@@ -110,7 +111,7 @@ def running(folder: Path) -> Iterator[ApiServer]:
         server = stack.enter_context(
             process(
                 folder / "apiserver.log",
-                program("kube-apiserver"),
+                programs["kube-apiserver"],
                 f"--etcd-servers=http://127.0.0.1:{etcd}",
                 "--bind-address=127.0.0.1",
                 "--advertise-address=127.0.0.1",

@@ -17,7 +17,8 @@ CHART = Path(__file__).parents[1] / "charts" / "headwater"
 RELEASE, NAMESPACE = "headwater", "headwater-system"
 # The annotations of what belongs to it.
 OWNER = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
-SECONDS = 120.0
+# Longer than any time that Helm is given itself: killed, it leaves a release that nothing can be done with.
+SECONDS = 240.0
 
 
 def helm(*arguments: object) -> str:

@@ -57,7 +57,7 @@ def test_by_ports_of_machines(space: str) -> None:
 def test_by_balancers(space: str) -> None:
     with planted(space, topology("balanced", 6, ingest={"expose": "loadBalancer"})) as tree:
         # A child says where it is reached: it is not made before that is known.
-        tree.until(lambda: len(_services(tree)) == 3, "there is no Service for each child", 60)
+        tree.until(lambda: len(_services(tree)) == 3, "there is no Service for each child")
         assert tree.pods(f"{names.ROLE}=child") == []
         # No cloud gives addresses here.
         for number, service in enumerate(_services(tree)):
@@ -77,7 +77,7 @@ def test_by_balancers(space: str) -> None:
 
 def test_a_child_on_each_machine_at_its_port(space: str) -> None:
     machines = _machines()
-    document = topology("halls", 2, ingest={"expose": "hostPort"})
+    document = topology("halls", 4, ingest={"expose": "hostPort"})
     document["spec"]["node"]["ingestLimit"] = 100
     document["spec"]["placement"]["child"] |= {"mode": "perNode", "nodeSelector": {HALL: "yes"}}
     try:
@@ -85,18 +85,18 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
         with planted(space, document) as tree:
             tree.settled()
             assert _children(tree) == {machines["edge"]}
-            sending = tree.send(Fleet(4, events=450), NODE)
+            sending = tree.send(Fleet(4, events=900), NODE)
             tree.shows()
             # A machine joins, and has a child.
             _label("fog", "yes")
             both = {machines["edge"], machines["fog"]}
-            tree.until(lambda: _children(tree) == both, "the machine that joined has no child", 60)
+            tree.until(lambda: _children(tree) == both, "the machine that joined has no child")
             tree.settled()
             # One leaves, and its child does.
             _label("edge", None)
-            tree.until(lambda: _children(tree) == {machines["fog"]}, "the child stays", 90)
+            tree.until(lambda: _children(tree) == {machines["fog"]}, "the child stays")
             tree.settled()
-            sending.done()
+            sending.done(300)
             # All are where the one is that stayed, by its machine's address.
             assert _outside(tree, sending.at) == [f"{machines['fog']}:{names.TREE_PORT}"]
             tree.assert_exact()

