@@ -11,8 +11,20 @@ from e2e.api import Api, connected
 from e2e.kubectl import namespace, namespaces_gone
 from tests.manifests import small
 
-# By modules.
-LONG = ("test_spark", "test_certificates", "test_trees")
+# What takes minutes, and what takes half of one: each of four workers is given two tests to begin with.
+LONG = (
+    "test_sources_that_send_more_than_was_said_get_a_wider_tree",
+    "test_another_authority_takes_over_while_data_flow",
+    "test_the_root_as_a_spark_job_alone_and_with_executors",
+    "test_a_child_on_each_machine_at_its_port",
+)
+BRIEF = (
+    "test_by_ports_of_machines",
+    "test_by_balancers",
+    "test_a_spec_that_cannot_be_had_leaves_what_runs",
+    "test_paused_nothing_is_changed",
+)
+FIRST = [name for pair in zip(LONG, BRIEF, strict=True) for name in pair]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,11 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.parts)
 
 
-def _turn(item: pytest.Item) -> int:
-    module = item.path.stem
-    if module in LONG or item.get_closest_marker("alone") is not None:
-        return 0
-    return 2 if module == "test_definitions" else 1
+def _turn(item: pytest.Item) -> tuple[int, int]:
+    """Trees grow before definitions are tried, which take a moment each."""
+    if item.name in FIRST:
+        return 0, FIRST.index(item.name)
+    if item.get_closest_marker("alone") is not None:
+        return 2, 0
+    order = {"test_trees": 1, "test_definitions": 3}
+    return order.get(item.path.stem, 2), 0
 
 
 @pytest.fixture(scope="session")

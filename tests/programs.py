@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Program:
@@ -76,7 +76,9 @@ class Program:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """What it has logged; every line is an object of JSON."""
-        return [json.loads(line) for line in self._log.read_text().splitlines()]
+        # The last one may be half written.
+        lines = self._log.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def said(self, message: str) -> list[dict[str, Any]]:
         return [line for line in self.lines if line["message"] == message]
@@ -88,7 +90,7 @@ class Program:
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

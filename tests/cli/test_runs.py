@@ -51,7 +51,7 @@ def test_the_one_run_is_found_and_a_killed_one_forgotten() -> None:
         assert len(list(runs.directory().iterdir())) == 2
         assert client.address(None) == "127.0.0.1:7"
         assert len(list(runs.directory().iterdir())) == 1
-        one.communicate(timeout=10)
+        one.communicate(timeout=60)
         assert list(runs.directory().iterdir()) == []
     finally:
         one.kill()

@@ -30,6 +30,9 @@ class Outcome:
         given = json.loads(text)
         return cls(**{**given, "verdict": Verdict(**given["verdict"])})
 
+    def written(self) -> str:
+        return json.dumps(asdict(self))
+
 
 def run(name: str) -> Outcome:
     """Put a cell's fault on a tree; raises if something is not as it must be."""
@@ -62,7 +65,7 @@ def main() -> int:
         outcome = run(name)
     except KeyboardInterrupt:
         return 130
-    Path(path).write_text(json.dumps(asdict(outcome)))
+    Path(path).write_text(outcome.written())
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import tempfile
 import threading
@@ -22,13 +23,15 @@ LONGEST = 900.0
 
 
 class Running:
-    """Runs cells in the order in which they are given, so many at a time."""
+    """Runs cells in the order in which they are given, so many at a time. With a folder for outcomes that
+    others have too, each is run by one of them."""
 
-    def __init__(self, names: Iterable[str], jobs: int) -> None:
+    def __init__(self, names: Iterable[str], jobs: int, outcomes: Path | None = None) -> None:
         # Once, before several of them would.
         network.ready()
         self._over = threading.Event()
         self._processes: set[subprocess.Popen[str]] = set()
+        self._outcomes = outcomes
         self._pool = ThreadPoolExecutor(jobs)
         self._found = {name: self._pool.submit(self._run, name) for name in names}
 
@@ -47,6 +50,21 @@ class Running:
         self._pool.shutdown(cancel_futures=True)
 
     def _run(self, name: str) -> Outcome:
+        if self._outcomes is None:
+            return self._ran(name)
+        kept = self._outcomes / f"{name}.json"
+        with kept.with_suffix(".lock").open("w") as lock:
+            # Whoever has it runs this cell.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if kept.exists():
+                return Outcome.read(kept.read_text())
+            found = self._ran(name)
+            # One that was told to end has nothing to say.
+            if not found.problem:
+                kept.write_text(found.written())
+            return found
+
+    def _ran(self, name: str) -> Outcome:
         with tempfile.NamedTemporaryFile(prefix="headwater-cell-") as file:
             if self._over.is_set():
                 return Outcome(name, problem="not run")

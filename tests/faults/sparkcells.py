@@ -69,6 +69,15 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def _signalled(pid: int, given: signal.Signals) -> bool:
+    """Whether it was still there."""
+    try:
+        os.kill(pid, given)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
@@ -121,7 +130,7 @@ def _killed_writing(tree: Tree, directory: Path, what: str) -> None:
         while not _files(directory) - before:
             assert time.monotonic() < end, f"Spark writes nothing: {driver(tree).log}"
         for pid in jvms:
-            os.kill(pid, signal.SIGKILL)
+            _signalled(pid, signal.SIGKILL)
         driver(tree).kill()
         begin = time.monotonic()
         driver(tree).start()
@@ -150,7 +159,7 @@ def _workers(tree: Tree) -> None:
         workers = [pid for pid in children(driver(tree).pid) if "daemon pyspark.worker" in command(pid)]
         assert workers
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)
+            _signalled(pid, signal.SIGKILL)
         _goes_on(tree, "behind dead workers, until the second commit")
 
 
@@ -258,9 +267,10 @@ def _suspended(tree: Tree, root: Process) -> None:
     """Where locks do not reach: the first driver sleeps, a second one takes over, the first one wakes up."""
     merging(tree)
     root.signal(signal.SIGSTOP)
-    workers = children(root.pid)
-    for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
+    # Those that have just begun are found in the next turn; one may have ended meanwhile.
+    workers: list[int] = []
+    while found := [pid for pid in children(root.pid) if pid not in workers]:
+        workers += [pid for pid in found if _signalled(pid, signal.SIGSTOP)]
     for lock in (tree.root_directory / "inbox" / "lock", tree.root_directory / "checkpoint" / "lock"):
         lock.unlink()
     old, tree.processes["root"] = root, Process("root", "root", tree._root(), tree.directory)
@@ -270,7 +280,7 @@ def _suspended(tree: Tree, root: Process) -> None:
     code = new.code()
     assert code == 2, new.log
     for pid in [*workers, old.pid]:
-        os.kill(pid, signal.SIGCONT)
+        _signalled(pid, signal.SIGCONT)
     halted(old, "it must exit, the later one goes on")
     begin = time.monotonic()
     new.start()

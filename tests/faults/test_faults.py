@@ -22,10 +22,14 @@ BRIEF.sort(key=lambda name: name not in LONG)
 
 
 @pytest.fixture(scope="session")
-def running(request: pytest.FixtureRequest) -> Iterator[Running]:
-    """The cells of which there is a test to be run, beside each other."""
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The cells of which there is a test to be run, beside each other; also if workers share the tests."""
     asked = [item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")]
-    with Running([name for name in BRIEF if name in asked], JOBS) as found:
+    outcomes = None
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        outcomes = tmp_path_factory.getbasetemp().parent / "outcomes"
+        outcomes.mkdir(exist_ok=True)
+    with Running([name for name in BRIEF if name in asked], JOBS, outcomes) as found:
         yield found
 
 

@@ -31,7 +31,7 @@ from tests.tree.processes import QUERIES, document
 ROOT = Path(__file__).parents[2]
 LINK = "/headwater.v1.Tree/Link"
 # What a stream may take until it has ended or answered, in seconds: nobody waits for so long.
-PATIENCE = 30.0
+PATIENCE = 120.0
 # How much an attack may leave behind in a process, in bytes.
 GROWTH = 96 << 20
 # What one attack comes to more than once: a client tries again by itself, or is told so each time.

@@ -220,9 +220,9 @@ def test_threads_never_share_a_key_and_every_event_is_seen() -> None:
 
 def test_a_worker_wakes_when_a_key_is_due() -> None:
     queue = WorkQueue[str]()
+    began = time.monotonic()
     queue.add_after("late", 30.0)
     queue.add_after("soon", 0.05)
-    began = time.monotonic()
     turn = queue.take()
     assert turn is not None
     assert turn.key == "soon"

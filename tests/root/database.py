@@ -45,7 +45,8 @@ class Server:
     def end(self) -> None:
         if self._running is not None:
             self.stop()
-        shutil.rmtree(self._directory)
+        # One that had to be killed may still write.
+        shutil.rmtree(self._directory, ignore_errors=True)
 
     def database(self) -> str:
         """The address of an empty database."""

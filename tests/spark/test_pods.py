@@ -153,7 +153,7 @@ def test_the_first_process_passes_signals_on() -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes a process the first")
 def test_the_first_process_takes_in_who_has_lost_his_parent() -> None:
     # Whoever is left is counted inside: the program and its shell alone.
-    program = "(sleep 0.1 &) ; sleep 0.5; grep -c '^State:.Z' /proc/[0-9]*/status | grep -c ':1$'; exit 0"
+    program = "(sleep 0.1 &) ; sleep 2; grep -c '^State:.Z' /proc/[0-9]*/status | grep -c ':1$'; exit 0"
     given = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-I", "-S", init.__file__]
     begin = time.monotonic()
     done = subprocess.run([*given, "/bin/sh", "-c", program], capture_output=True, text=True, timeout=60)

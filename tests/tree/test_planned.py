@@ -102,6 +102,7 @@ def test_a_tree_is_planned_widened_and_loses_nodes_and_every_window_is_right(tmp
                 trees.append(name, spool, 1_000)
                 # All of them begin at one child.
                 sources.append(await clients.enter_async_context(trees.client(name, spool, at(a))))
+            await reached(lambda: len(trees.nodes()) == 3, "the nodes are not there")
             await asyncio.sleep(1)
             with trees.control() as client:
                 assert client.status().totals.sources == 0, "nobody is admitted before there are queries"
