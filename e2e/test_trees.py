@@ -333,7 +333,7 @@ def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
 
 def _leader() -> str:
     """Who has the lease, as its pod and what tells its lives apart."""
-    found = json.loads(kubectl("get", "lease", names.MANAGER, *OPERATOR, "--output=json"))
+    found = json.loads(kubectl("get", "lease", helm.RELEASE, *OPERATOR, "--output=json"))
     holder: str = found["spec"].get("holderIdentity") or ""
     return holder
 
