@@ -27,7 +27,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an API server says: its code, what is wrong in a sentence and by field, or the object."""
+    """What an API server says: its code (0: nothing), what is wrong in a sentence and by field, or the object."""
 
     code: int
     message: str
@@ -36,7 +36,7 @@ class Verdict:
 
     @property
     def taken(self) -> bool:
-        return self.code < 300
+        return 0 < self.code < 300
 
 
 class Api:
@@ -52,16 +52,10 @@ class Api:
     def get(self, path: str, **query: Any) -> dict[str, Any] | None:
         """An object, or none where there is none. A server that is busy is asked again."""
         until = monotonic() + SERVED
-        while (found := self._asked(path, query)).code in BUSY and monotonic() < until:
+        while (found := self.call("GET", path, **query)).code in BUSY and monotonic() < until:
             sleep(0.5)
         assert found.taken or found.code == 404, found
         return found.answer if found.taken else None
-
-    def _asked(self, path: str, query: dict[str, Any]) -> Verdict:
-        try:
-            return self.call("GET", path, **query)
-        except HTTPError as error:
-            return Verdict(0, str(error))
 
     def until(self, call: Callable[[], Verdict]) -> Verdict:
         """Call until it is taken: a definition is served a moment after it is there."""
@@ -109,6 +103,8 @@ class Api:
             return _verdict(response.status, response.data or b"")
         except ApiException as error:
             return _verdict(error.status or 0, error.body or b"")
+        except HTTPError as error:
+            return Verdict(0, str(error))
 
 
 @cache

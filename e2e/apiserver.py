@@ -82,7 +82,7 @@ def program(name: str) -> Path:
 def running(folder: Path) -> Iterator[ApiServer]:
     """One with its data in a folder; both processes end with the block, and with this process."""
     programs = {name: program(name) for name in ("etcd", "kube-apiserver")}
-    etcd, peers, port = _free(), _free(), _free()
+    etcd, peers, port = _free(3)
     url = f"https://127.0.0.1:{port}"
     key = folder / "accounts.key"
     key.write_bytes(
@@ -189,10 +189,13 @@ def _until_ready(url: str, processes: Mapping[Path, subprocess.Popen[bytes]]) ->
             time.sleep(0.1)
 
 
-def _free() -> int:
-    """A port below those that the system gives to whoever asks for any: nobody is given it meanwhile."""
-    while True:
+def _free(count: int) -> list[int]:
+    """Ports below those that a system, by default, gives to whoever asks for any: nobody is given them
+    meanwhile."""
+    ports: set[int] = set()
+    while len(ports) < count:
         port = secrets.randbelow(10_000) + 20_000
         with socket.socket() as found, suppress(OSError):
             found.bind(("127.0.0.1", port))
-            return port
+            ports.add(port)
+    return list(ports)

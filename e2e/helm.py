@@ -43,7 +43,16 @@ def install(chart: Path = CHART, *arguments: object) -> None:
 
 def uninstall() -> None:
     with _alone():
-        helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait")
+        helm(
+            "uninstall",
+            RELEASE,
+            "--namespace",
+            NAMESPACE,
+            "--ignore-not-found",
+            "--wait",
+            "--timeout",
+            "120s",
+        )
 
 
 @contextmanager

@@ -68,7 +68,8 @@ def killed(name: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def apart(cluster: Api) -> Iterator[None]:
-    """The operator is on the one machine that stays: what it says of another one may hold for seconds."""
+    """The operator is on the one machine that stays: what it says of another one may hold for seconds. Other
+    tests kill it."""
     every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
     fog = json.dumps({"headwater.dev/tier": "fog"})
     helm.install(helm.CHART, *every, "--set-json", f"nodeSelector={fog}")

@@ -72,12 +72,12 @@ class Spaces:
             metadata = definition["metadata"]
             annotations = {**metadata["annotations"], **helm.OWNER}
             labels = {"app.kubernetes.io/managed-by": "Helm"}
-            # Whoever runs beside this one may have been faster.
-            with suppress(Conflict):
-                self.post(
-                    DEFINITIONS,
-                    {**definition, "metadata": {**metadata, "annotations": annotations, "labels": labels}},
-                )
+            made = {**definition, "metadata": {**metadata, "annotations": annotations, "labels": labels}}
+            try:
+                self.post(DEFINITIONS, made)
+            except Conflict:
+                # Of who runs beside this one, or of an earlier run and its checkout.
+                self.patch(f"{DEFINITIONS}/{metadata['name']}", {"spec": definition["spec"]})
         self._until(lambda: all(map(self.cluster.serves, KINDS)), "the definitions are not served")
 
     def undefine(self) -> None:
@@ -128,7 +128,8 @@ class Spaces:
         """A token of an account with these rights in its namespace, and others in all of them."""
         path = f"/api/v1/namespaces/{space}/serviceaccounts"
         if self.cluster.get(kinds.SERVICE_ACCOUNT, space, ACCOUNT) is None:
-            self.post(path, {"metadata": {"name": ACCOUNT}})
+            with suppress(Conflict):
+                self.post(path, {"metadata": {"name": ACCOUNT}})
         self.grant(space, rules)
         if everywhere:
             self.grant_everywhere(space, everywhere)
@@ -152,16 +153,18 @@ class Spaces:
     def grant_everywhere(self, space: str, rules: Rules) -> None:
         """Rights in all namespaces, to the account of one."""
         root, metadata = kinds.ROLE.root(), {"name": f"{space}-{ACCOUNT}"}
-        self.post(f"{root}/clusterroles", {"metadata": metadata, "rules": rules})
+        with suppress(Conflict):
+            self.post(f"{root}/clusterroles", {"metadata": metadata, "rules": rules})
         reference = {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": metadata["name"]}
         binding = {"metadata": metadata, "roleRef": reference, "subjects": [_subject(space)]}
-        self.post(f"{root}/clusterrolebindings", binding)
+        with suppress(Conflict):
+            self.post(f"{root}/clusterrolebindings", binding)
         self._made += [
             f"{root}/{each}/{metadata['name']}" for each in ("clusterroles", "clusterrolebindings")
         ]
 
     def _allowed(self, space: str, rule: Mapping[str, Sequence[str]], where: str) -> bool:
-        """Whether the account of a namespace may do what a rule says, in another one or in all of them."""
+        """Whether the account of a namespace may do what a rule says, there or everywhere."""
         resource, _, subresource = rule["resources"][0].partition("/")
         asked = {"group": rule["apiGroups"][0], "resource": resource, "subresource": subresource}
         spec = {

@@ -81,7 +81,7 @@ def test_a_watch_that_is_cut_breaks_off(proxy: FaultProxy, watch: Watch) -> None
     assert proxy.cut("^/nothing") == 0
     assert proxy.cut("things") == 2
     for each in (one, other):
-        with pytest.raises((http.client.IncompleteRead, OSError)):
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             each.read()
     until(lambda: proxy.watches() == 0)
 
@@ -101,5 +101,5 @@ def test_a_watch_that_ends_by_itself_just_then_is_cut_in_vain(
 
 def test_one_that_is_cut_by_a_rule_breaks_off(proxy: FaultProxy, watch: Watch) -> None:
     proxy.add(Rule("cut", watch=True, seconds=0.2))
-    with pytest.raises((http.client.IncompleteRead, OSError)):
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         watch().read()

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ def test_a_resync_repairs_without_an_event(start: Start, spaces: Spaces, space: 
     operator.until(lambda: len(operator.calls(f"{space}/a")) >= 4)
     times = [each["at"] for each in operator.calls(f"{space}/a")]
     # Nodes that come and go beside this test wake it too.
-    assert max(later - at for at, later in pairwise(times)) > 0.8
+    assert median(later - at for at, later in pairwise(times)) > 0.8
 
 
 def test_one_leads_and_sigterm_hands_over_at_once(start: Start, spaces: Spaces, space: str) -> None:
@@ -214,8 +215,9 @@ def test_one_that_is_killed_is_followed_when_its_lease_ends(start: Start, spaces
     over = second.called(f"{space}/a") - killed
     [leads] = second.said("this process leads")
     print(f"the other at work after {over:.2f} s")
-    # Not before, and soon: within this patience, on whatever machine.
-    assert (datetime.fromisoformat(leads["time"]) - renewed).total_seconds() >= BRIEF["duration"]
+    # Not before, and soon.
+    waited = (datetime.fromisoformat(leads["time"]) - renewed).total_seconds()
+    assert BRIEF["duration"] <= waited < 3 * BRIEF["duration"]
 
 
 def test_one_that_was_stopped_for_long_ends_when_it_goes_on(start: Start, spaces: Spaces, space: str) -> None:

@@ -60,7 +60,7 @@ class Running:
                 return Outcome.read(kept.read_text())
             found = self._ran(name)
             # One that was told to end has nothing to say.
-            if not found.problem:
+            if not (found.problem and self._over.is_set()):
                 kept.write_text(found.written())
             return found
 

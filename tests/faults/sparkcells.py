@@ -157,9 +157,8 @@ def _workers(tree: Tree) -> None:
     """Python workers die: their task is tried again, and the driver goes on."""
     for _ in range(2):
         workers = [pid for pid in children(driver(tree).pid) if "daemon pyspark.worker" in command(pid)]
-        assert workers
-        for pid in workers:
-            _signalled(pid, signal.SIGKILL)
+        killed = [_signalled(pid, signal.SIGKILL) for pid in workers]
+        assert any(killed)
         _goes_on(tree, "behind dead workers, until the second commit")
 
 
