@@ -27,7 +27,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an API server says: its code (0: nothing), what is wrong in a sentence and by field, or the object."""
+    """What an API server says: its code (0: nothing), what is wrong in words and by field, or the object."""
 
     code: int
     message: str

@@ -43,16 +43,8 @@ def install(chart: Path = CHART, *arguments: object) -> None:
 
 def uninstall() -> None:
     with _alone():
-        helm(
-            "uninstall",
-            RELEASE,
-            "--namespace",
-            NAMESPACE,
-            "--ignore-not-found",
-            "--wait",
-            "--timeout",
-            "120s",
-        )
+        options = ("--ignore-not-found", "--wait", "--timeout", "120s")
+        helm("uninstall", RELEASE, "--namespace", NAMESPACE, *options)
 
 
 @contextmanager
