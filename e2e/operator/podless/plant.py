@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from os import environ
 from typing import Any
-from unittest.mock import patch
 
 import grpc
+import pytest
 
 from e2e.operator.spaces import Spaces
 from headwater_operator import kinds, lookout, names, rootclient
@@ -182,7 +182,9 @@ class Plant:
         server.start()
         try:
             # On a busy machine too.
-            with patch.object(rootclient, "SECONDS", 30.0), patch.object(lookout, "ANSWER", 30.0):
+            with pytest.MonkeyPatch.context() as patience:
+                patience.setattr(rootclient, "SECONDS", 30.0)
+                patience.setattr(lookout, "ANSWER", 30.0)
                 yield root
         finally:
             server.stop(None).wait()
