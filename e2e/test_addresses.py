@@ -85,7 +85,7 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
         with planted(space, document) as tree:
             tree.settled()
             assert _children(tree) == {machines["edge"]}
-            sending = tree.send(Fleet(4, events=900), NODE)
+            sending = tree.send(Fleet(4, events=700), NODE)
             tree.shows()
             # A machine joins, and has a child.
             _label("fog", "yes")

@@ -28,7 +28,7 @@ from headwater_operator.rendering.pods import AUTHORITIES
 # As the root shows itself to whoever comes.
 SHOWN = f"import ssl; print(ssl.get_server_certificate(('localhost', {names.TREE_PORT})))"
 # How long everybody has to learn of the next authority here, in seconds.
-LEARN = 120.0
+LEARN = 90.0
 
 
 def _files(tree: Tree, secret: str) -> dict[str, bytes]:
@@ -63,7 +63,7 @@ def test_another_authority_takes_over_while_data_flow(space: str) -> None:
         tree.settled()
         uids = tree.uids()
         pods = [pod["metadata"]["name"] for pod in tree.pods()]
-        sending = tree.send(Fleet(2, events=1_800), NODE)
+        sending = tree.send(Fleet(2, events=1_400), NODE)
         first = _files(tree, names.authority("trusted"))["tls.crt"]
         root = names.certificate(names.root("trusted"))
         assert _signed_by(_files(tree, root)["tls.crt"], first)
@@ -78,7 +78,7 @@ def test_another_authority_takes_over_while_data_flow(space: str) -> None:
         )
         _look(tree, 1)
         known = successor.certificate.decode().strip()
-        tree.until(lambda: known in _files(tree, root)["ca.crt"].decode(), "nobody is told", 30)
+        tree.until(lambda: known in _files(tree, root)["ca.crt"].decode(), "nobody is told", LEARN / 2)
         rounds = count(2)
 
         def everybody_knows() -> bool:

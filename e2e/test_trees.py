@@ -86,8 +86,8 @@ def test_sources_that_send_more_than_was_said_get_a_wider_tree(space: str) -> No
         assert tree.status["widths"] == "2 1"
         before = tree.uids()
         # A child takes two sources of what was said, and one of what comes.
-        sending = tree.send(Fleet(4, rate=15.0, events=3_000), NODE)
-        tree.until(lambda: tree.status["widths"].startswith("4 "), "it stays as wide as it was said", 195)
+        sending = tree.send(Fleet(4, rate=15.0, events=2_500), NODE)
+        tree.until(lambda: tree.status["widths"].startswith("4 "), "it stays as wide as it was said", 160)
         tree.settled()
         assert before.items() <= tree.uids().items(), "a pod that stayed was restarted"
         sending.done(300)
