@@ -67,12 +67,14 @@ def killed(name: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def apart(cluster: Api) -> None:
+def apart(cluster: Api) -> Iterator[None]:
     """The operator is on the one machine that stays: what it says of another one may hold for seconds. Other
     tests kill it."""
     every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
     fog = json.dumps({"headwater.dev/tier": "fog"})
     helm.install(helm.CHART, *every, "--set-json", f"nodeSelector={fog}")
+    yield
+    helm.install(helm.CHART, *every)
 
 
 @pytest.fixture
