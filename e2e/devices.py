@@ -3,7 +3,8 @@
     python3 devices.py ADDRESS --count 4 --rate 10 --events 300 --site hall-1 --lateness 1
 
 It runs in a pod, from an archive of the packages that it needs; a test that knows the same numbers knows
-every event. It prints a line a second, and ends when the root has counted everything.
+every event. Without --events they send until there is a file `enough` in their directory. It prints a line a
+second, with how many events each device has sent, and ends when the root has counted everything.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import asyncio
 import json
 import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +29,9 @@ BEGIN = 1_700_000_000 * SECOND
 KEYS = ("a", "b", "c")
 # Behind everything, so that all windows close.
 END = BEGIN + 86_400 * SECOND
+DIRECTORY = "/tmp/spools"
+# In their directory: whoever makes it has seen enough.
+ENOUGH = "enough"
 
 
 def name_of(number: int) -> str:
@@ -58,52 +64,71 @@ def append(spool: Spool, events: Events) -> None:
     )
 
 
-async def _device(number: int, given: argparse.Namespace) -> SourceClient:
+@dataclass(slots=True, eq=False)
+class Device:
+    number: int
+    client: SourceClient
+    spool: Spool
+    sent: int = 0
+
+    async def send(self, rate: float, events: int | None, enough: Path) -> None:
+        begin, step = time.monotonic(), max(1, round(rate / 4))
+        while not enough.exists() if events is None else self.sent < events:
+            count = step if events is None else min(step, events - self.sent)
+            append(self.spool, events_of(self.number, self.sent, count, rate))
+            self.sent += count
+            self.client.push()
+            # By the clock: whoever was held up makes up for it.
+            await asyncio.sleep(max(0.0, begin + self.sent / rate - time.monotonic()))
+        append(self.spool, closing())
+        self.client.push()
+
+
+def _device(number: int, given: argparse.Namespace) -> Device:
     spool = Spool.open(Path(given.directory) / name_of(number), limit_bytes=64 << 20)
     settings = Settings(given.site, int(given.lateness * SECOND))
     client = SourceClient(name_of(number), None, spool, settings)
     client.start(given.address)
-    sent, step = 0, max(1, round(given.rate / 4))
-    while sent < given.events:
-        count = min(step, given.events - sent)
-        append(spool, events_of(number, sent, count, given.rate))
-        sent += count
-        client.push()
-        await asyncio.sleep(count / given.rate)
-    append(spool, closing())
-    client.push()
-    return client
+    return Device(number, client, spool)
 
 
-async def _told(clients: list[asyncio.Task[SourceClient]]) -> None:
+async def _told(devices: dict[Device, asyncio.Task[None]]) -> None:
     while True:
         await asyncio.sleep(1)
-        ended = [task.result() for task in clients if task.done()]
-        counted = sum(client.done for client in ended)
-        # Where they were sent to, or still are where they began.
-        at = sorted({client.exchange.uplink.address for client in ended})
-        told = {"devices": len(clients), "sent": len(ended), "counted": counted, "at": at}
+        for device, task in devices.items():
+            if task.done():
+                task.result()
+            if device.client.failed is not None:
+                raise device.client.failed
+        ended = [device for device, task in devices.items() if task.done()]
+        counted = sum(device.client.done for device in ended)
+        told = {
+            "devices": len(devices),
+            "sent": len(ended),
+            "counted": counted,
+            "events": [device.sent for device in devices],
+            # Where they were sent to, or still are where they began.
+            "at": sorted({device.client.exchange.uplink.address for device in ended}),
+        }
         print(json.dumps(told), flush=True)
-        for client in ended:
-            if client.failed is not None:
-                raise client.failed
-        if counted == len(clients):
+        if counted == len(devices):
             return
 
 
 async def run(given: argparse.Namespace) -> None:
-    tasks = []
+    devices: dict[Device, asyncio.Task[None]] = {}
+    enough = Path(given.directory) / ENOUGH
     for number in range(given.first, given.first + given.count):
-        tasks.append(asyncio.create_task(_device(number, given)))
+        device = _device(number, given)
+        devices[device] = asyncio.create_task(device.send(given.rate, given.events, enough))
         # Not all at the same moment, as devices do.
         await asyncio.sleep(0.01)
     try:
-        await _told(tasks)
+        await _told(devices)
     finally:
-        for task in tasks:
-            if task.done() and task.exception() is None:
-                await task.result().stop()
+        for device, task in devices.items():
             task.cancel()
+            await device.client.stop()
 
 
 def main() -> int:
@@ -112,10 +137,10 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--rate", type=float, default=10.0)
-    parser.add_argument("--events", type=int, default=100)
+    parser.add_argument("--events", type=int, default=None, help="of each; until it is enough")
     parser.add_argument("--site", default="hall-1")
     parser.add_argument("--lateness", type=float, default=1.0)
-    parser.add_argument("--directory", default="/tmp/spools")
+    parser.add_argument("--directory", default=DIRECTORY)
     asyncio.run(run(parser.parse_args()))
     return 0
 

@@ -85,7 +85,7 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
         with planted(space, document) as tree:
             tree.settled()
             assert _children(tree) == {machines["edge"]}
-            sending = tree.send(Fleet(4, events=700), NODE)
+            sending = tree.send(Fleet(4, events=None), NODE)
             tree.shows()
             # A machine joins, and has a child.
             _label("fog", "yes")
@@ -96,7 +96,7 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
             _label("edge", None)
             tree.until(lambda: _children(tree) == {machines["fog"]}, "the child stays")
             tree.settled()
-            sending.done(300)
+            sending.enough(300)
             # All are where the one is that stayed, by its machine's address.
             assert _outside(tree, sending.at) == [f"{machines['fog']}:{names.TREE_PORT}"]
             tree.assert_exact()

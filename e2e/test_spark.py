@@ -41,7 +41,7 @@ def test_the_root_as_a_spark_job_alone_and_with_executors(space: str) -> None:
     with planted(space, document) as tree:
         tree.settled()
         assert _executors(tree) == {}
-        sending = tree.send(Fleet(4, events=1_500), NODE)
+        sending = tree.send(Fleet(4, events=None), NODE)
         tree.shows()
         # Other arguments: the driver starts again, and goes on from its volume.
         tree.patch({"root": {**root, "spark": {"executors": EXECUTORS}}})
@@ -56,7 +56,7 @@ def test_the_root_as_a_spark_job_alone_and_with_executors(space: str) -> None:
             "there is no other executor",
         )
         _kill(tree, names.root_pod("sparked"))
-        sending.done(300)
+        sending.enough(300)
         assert tree.assert_exact() > 50
         # What the life before has left is gone.
         tree.settled()

@@ -8,9 +8,9 @@ import json
 import subprocess
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +42,31 @@ QUERIES: list[dict[str, Any]] = [
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Devices with numbers from `first` on, each with so many events."""
+    """Devices with numbers from `first` on, each with so many events; None: until it is enough."""
 
     count: int
     rate: float = 10.0
-    events: int = 200
+    events: int | None = 200
     first: int = 0
     site: str = "hall-1"
+    # Where it was enough: how many each of them has sent.
+    sent: tuple[int, ...] = ()
 
     def sources(self) -> list[oracle.Source]:
         return [oracle.Source(self._id(n), 1_000_000, self.site) for n in self._numbers]
 
     def events_of(self) -> Iterator[oracle.Event]:
-        for number in self._numbers:
-            made = devices.events_of(number, 0, self.events, self.rate)
+        for number, events in zip(self._numbers, self._counts, strict=True):
+            made = devices.events_of(number, 0, events, self.rate)
             assert made.key is not None
             for row, (ts, value) in enumerate(zip(made.ts.tolist(), made.value.tolist(), strict=True)):
                 yield oracle.Event(self._id(number), row + 1, ts, made.key.at(row), value)
-            yield oracle.Event(self._id(number), self.events + 1, devices.END)
+            yield oracle.Event(self._id(number), events + 1, devices.END)
+
+    @property
+    def _counts(self) -> Sequence[int]:
+        assert self.sent or self.events is not None, "it is not known yet how much they send"
+        return self.sent or [self.events or 0] * self.count
 
     @property
     def _numbers(self) -> range:
@@ -174,17 +181,18 @@ class Tree:
         files = {"code.zip": base64.b64encode(_code()).decode()}
         code = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "binaryData": files}
         address = f"{names.ingest_service(self.name)}.{self.space}.svc:{names.TREE_PORT}"
-        options = {
+        options: dict[str, float | str] = {
             "first": fleet.first,
             "count": fleet.count,
             "rate": fleet.rate,
-            "events": fleet.events,
             "site": fleet.site,
         }
+        if fleet.events is not None:
+            options["events"] = fleet.events
         flags = [f"--{option}={value}" for option, value in options.items()]
         kubectl(*self._at, "apply", "--filename", "-", given=code)
         kubectl(*self._at, "apply", "--filename", "-", given=_pod(name, image, [address, *flags]))
-        return Sending(self, name)
+        return Sending(self, number, name)
 
     # Results
 
@@ -201,6 +209,19 @@ class Tree:
     def shows(self, seconds: float = SECONDS) -> None:
         """Until there is a window."""
         self.until(self.results, "there is no window", seconds, EXEC)
+
+    def flows(self, seconds: float = SECONDS) -> None:
+        """Until there are more windows than there are."""
+        before = 0
+
+        def more() -> bool:
+            nonlocal before
+            now = len(self.results())
+            # A root that is not there shows none.
+            before = before or now
+            return now > before
+
+        self.until(more, "no more windows come", seconds, EXEC)
 
     def expected(self, queries: Iterable[dict[str, Any]]) -> list[oracle.Row]:
         """By the naive oracle: one computer that saw every event."""
@@ -233,7 +254,18 @@ class Sending:
     """Devices at work."""
 
     tree: Tree
+    number: int
     pod: str
+
+    def enough(self, seconds: float = SECONDS) -> float:
+        """Have them end as soon as windows come behind all that has happened; until everything is counted."""
+        self.tree.flows(seconds)
+        touch = f"open('{devices.DIRECTORY}/{devices.ENOUGH}', 'w')"
+        kubectl("--namespace", self.tree.space, "exec", self.pod, "--", "python3", "-c", touch)
+        took = self.done(seconds)
+        fleets = self.tree.fleets
+        fleets[self.number] = replace(fleets[self.number], sent=tuple(self._last["events"]))
+        return took
 
     def done(self, seconds: float = SECONDS) -> float:
         """Until all that they have sent is counted."""
@@ -253,7 +285,12 @@ class Sending:
     @property
     def at(self) -> list[str]:
         """Where those who are through with sending are connected."""
-        found: list[str] = json.loads(self.said().splitlines()[-1])["at"]
+        found: list[str] = self._last["at"]
+        return found
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.said().splitlines()[-1])
         return found
 
 
