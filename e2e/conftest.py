@@ -55,7 +55,7 @@ def cluster() -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def operated(cluster: Api) -> Api:
     """With the release of this checkout, whose operator serves all namespaces."""
-    helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+    helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", *helm.WAIT)
     return cluster
 
 

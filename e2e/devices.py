@@ -74,11 +74,13 @@ class Device:
     async def send(self, rate: float, events: int | None, enough: Path) -> None:
         begin, step = time.monotonic(), max(1, round(rate / 4))
         while not enough.exists() if events is None else self.sent < events:
-            count = step if events is None else min(step, events - self.sent)
+            # By the clock: whoever was held up makes up for it.
+            count = max(step, int((time.monotonic() - begin) * rate) - self.sent)
+            if events is not None:
+                count = min(count, events - self.sent)
             append(self.spool, events_of(self.number, self.sent, count, rate))
             self.sent += count
             self.client.push()
-            # By the clock: whoever was held up makes up for it.
             await asyncio.sleep(max(0.0, begin + self.sent / rate - time.monotonic()))
         append(self.spool, closing())
         self.client.push()

@@ -18,7 +18,9 @@ RELEASE, NAMESPACE = "headwater", "headwater-system"
 # The annotations of what belongs to it.
 OWNER = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
 # Longer than any time that Helm is given itself: killed, it leaves a release that nothing can be done with.
-SECONDS = 240.0
+SECONDS = 600.0
+# Both replicas of an operator start in turn.
+WAIT = ("--wait", "--timeout", "400s")
 
 
 def helm(*arguments: object) -> str:
@@ -43,8 +45,7 @@ def install(chart: Path = CHART, *arguments: object) -> None:
 
 def uninstall() -> None:
     with _alone():
-        options = ("--ignore-not-found", "--wait", "--timeout", "120s")
-        helm("uninstall", RELEASE, "--namespace", NAMESPACE, *options)
+        helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", *WAIT)
 
 
 @contextmanager

@@ -5,16 +5,29 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SECONDS = 300.0
+SECONDS = 600.0
+# What an API server says that is asked for too much, or that is not there for a moment.
+_BUSY = re.compile(
+    "handshake timeout|connection (refused|lost|reset)|i/o timeout|EOF|"
+    "server is currently unable|request timed out|too many requests",
+    re.IGNORECASE,
+)
+TRIES = 5
 
 
 def kubectl(*arguments: object, given: Any = None) -> str:
     """What a command prints; fails with what it complains of. What is `given` goes to its input as JSON."""
     done = said(*arguments, given=given)
+    for _ in range(TRIES):
+        if done.returncode == 0 or not _BUSY.search(done.stderr):
+            break
+        time.sleep(2)
+        done = said(*arguments, given=given)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -40,6 +53,8 @@ def namespace(name: str) -> Iterator[str]:
     """One of a test's own; it goes afterwards, with all that is in it, while others go on."""
     kubectl("create", "namespace", name)
     try:
+        # No pod is let in before it.
+        kubectl("wait", "--namespace", name, "--for=create", "serviceaccount/default", "--timeout=120s")
         yield name
     finally:
         kubectl("delete", "namespace", name, "--wait=false")
@@ -49,7 +64,7 @@ def namespace(name: str) -> Iterator[str]:
 def namespaces_gone() -> None:
     """Wait until those of tests are."""
     while _going:
-        kubectl("wait", "--for=delete", f"namespace/{_going.pop()}", f"--timeout={SECONDS:.0f}s")
+        kubectl("wait", "--for=delete", f"namespace/{_going.pop()}", f"--timeout={SECONDS - 30:.0f}s")
 
 
 @contextmanager

@@ -96,7 +96,7 @@ def test_a_child_on_each_machine_at_its_port(space: str) -> None:
             _label("edge", None)
             tree.until(lambda: _children(tree) == {machines["fog"]}, "the child stays")
             tree.settled()
-            sending.enough(300)
+            sending.enough()
             # All are where the one is that stayed, by its machine's address.
             assert _outside(tree, sending.at) == [f"{machines['fog']}:{names.TREE_PORT}"]
             tree.assert_exact()

@@ -87,7 +87,7 @@ def test_sources_that_send_more_than_was_said_get_a_wider_tree(space: str) -> No
         before = tree.uids()
         # A child takes two sources of what was said, and one of what comes.
         sending = tree.send(Fleet(4, rate=15.0, events=None), NODE)
-        tree.until(lambda: tree.status["widths"].startswith("4 "), "it stays as wide as it was said", 300)
+        tree.until(lambda: tree.status["widths"].startswith("4 "), "it stays as wide as it was said")
         tree.settled()
         assert before.items() <= tree.uids().items(), "a pod that stayed was restarted"
         sending.enough()
@@ -104,7 +104,10 @@ def _events(tree: Tree) -> list[dict[str, Any]]:
 @pytest.mark.killing
 def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None:
     rng = random.Random(8)
-    with planted(space, topology("tough", 8)) as tree:
+    document = topology("tough", 8)
+    # So that its log is shortened now and then.
+    document["spec"]["root"]["snapshotAfter"] = "64KiB"
+    with planted(space, document) as tree:
         tree.settled()
         assert tree.status["widths"] == "4 2 2 1"
         sending = tree.send(Fleet(8, events=None), NODE)
@@ -120,9 +123,11 @@ def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None
             time.sleep(4)
         # The root too: it comes back with its volume.
         kubectl("--namespace", space, "delete", "pod", names.root_pod("tough"), "--grace-period=0", "--force")
-        sending.enough(240)
+        sending.enough()
         tree.settled()
         assert tree.assert_exact() > 50
+        begun = [line for line in tree.root_said() if line.get("message") == "started"]
+        assert begun[-1]["snapshot"] > 0, "it came back by its whole log"
 
 
 @pytest.mark.killing
@@ -136,7 +141,7 @@ def test_an_operator_that_is_killed_twenty_times_rolls_a_change_out(space: str) 
             time.sleep(0.1 * (round_ % 10))
             kill_operator()
         tree.patch(sources(8))
-        tree.settled(240)
+        tree.settled(600)
         assert tree.status["widths"] == "4 2 2 1"
         assert uids.items() <= tree.uids().items(), "a pod that stayed was restarted"
         found = [each for each in tree.everything() if each.startswith("deployment")]
@@ -269,13 +274,13 @@ def test_paused_nothing_is_changed(space: str) -> None:
         assert tree.status["widths"] == "4 2 2 1"
         uids = tree.uids()
         kubectl("--namespace", space, "annotate", "aggtopo", "paused", f"{names.RESTART}=now")
-        tree.until(lambda: not set(uids.values()) & set(tree.uids().values()), "a pod is as it was", 300)
+        tree.until(lambda: not set(uids.values()) & set(tree.uids().values()), "a pod is as it was", 600)
         tree.settled()
 
 
 @pytest.mark.alone
 def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
-    every = ("--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+    every = ("--set-json", "watchNamespaces=[]", *helm.WAIT)
     helm.install(helm.CHART, *every, "--set", "rolloutSeconds=15")
     try:
         with planted(space, topology("hasty", 4)) as tree:
@@ -317,7 +322,7 @@ def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
         # Other pods of the operator, with other rights: those of one namespace.
         watched = json.dumps([space])
         values = ["--set-json", f"watchNamespaces={watched}", "--set", "logLevel=debug"]
-        helm.install(helm.CHART, *values, "--wait", "--timeout", "120s")
+        helm.install(helm.CHART, *values, *helm.WAIT)
         try:
             tree.until(lambda: not operators & _operators(), "an operator is left")
             # What is elsewhere is nobody's, and what is here goes on.
@@ -330,7 +335,7 @@ def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
             sending.enough()
             tree.assert_exact()
         finally:
-            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", *helm.WAIT)
 
 
 def _leader() -> str:
@@ -367,4 +372,4 @@ def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: st
             kubectl("--namespace", space, "delete", "aggtopo", "orphan", "--timeout=60s")
             tree.until(lambda: not tree.everything(), "something is left")
         finally:
-            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", "--wait", "--timeout", "120s")
+            helm.install(helm.CHART, "--set-json", "watchNamespaces=[]", *helm.WAIT)

@@ -24,7 +24,7 @@ from headwater.topology import API_VERSION, TOPOLOGY_KIND, queries_of
 from headwater.verification import differences, spec_of
 from headwater_operator import names
 
-SECONDS = 180.0
+SECONDS = 400.0
 # Between two looks into a pod, which take more of the machine than one at the API server.
 EXEC = 2.0
 WINDOW = {"type": "tumbling", "length": "1s"}
@@ -160,6 +160,11 @@ class Tree:
         items: list[dict[str, Any]] = [] if found is None else found["items"]
         return items
 
+    def root_said(self) -> list[dict[str, Any]]:
+        """The log of the root, as it is now."""
+        said = kubectl(*self._at, "logs", names.root_pod(self.name))
+        return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+
     def uids(self) -> dict[str, str]:
         """Of the pods of nodes, by node."""
         found = self.pods(names.NODE)
@@ -261,7 +266,8 @@ class Sending:
         """Have them end as soon as windows come behind all that has happened; until everything is counted."""
         self.tree.flows(seconds)
         touch = f"open('{devices.DIRECTORY}/{devices.ENOUGH}', 'w')"
-        kubectl("--namespace", self.tree.space, "exec", self.pod, "--", "python3", "-c", touch)
+        command = ("--namespace", self.tree.space, "exec", self.pod, "--", "python3", "-c", touch)
+        self.tree.until(lambda: said(*command).returncode == 0, f"{self.pod} is not told", seconds, EXEC)
         took = self.done(seconds)
         fleets = self.tree.fleets
         fleets[self.number] = replace(fleets[self.number], sent=tuple(self._last["events"]))
@@ -290,7 +296,9 @@ class Sending:
 
     @property
     def _last(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.said().splitlines()[-1])
+        # What they complain of may stand behind it.
+        told = [line for line in self.said().splitlines() if line.startswith("{")]
+        found: dict[str, Any] = json.loads(told[-1])
         return found
 
 
@@ -400,7 +408,8 @@ def _pod(name: str, image: str, arguments: list[str]) -> dict[str, Any]:
             ],
             "volumes": [
                 {"name": "code", "configMap": {"name": name}},
-                {"name": "tmp", "emptyDir": {}},
+                # Their spools: how slow a disk is they are not to feel.
+                {"name": "tmp", "emptyDir": {"medium": "Memory"}},
             ],
         },
     }

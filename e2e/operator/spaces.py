@@ -17,7 +17,7 @@ from headwater_operator import kinds
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.connection import Connection, Request, configured
 from headwater_operator.crds import definitions
-from headwater_operator.errors import Conflict, Gone
+from headwater_operator.errors import Conflict, Gone, Unavailable
 from headwater_operator.kinds import Kind
 from tests.manifests import small
 
@@ -30,10 +30,23 @@ SERVED = 120.0
 Rules = Sequence[Mapping[str, Sequence[str]]]
 
 
+class Patient(Connection):
+    """Asks an API server that is busy again and again: a test has more time than an operator."""
+
+    def call(self, request: Request) -> Any:
+        until = time.monotonic() + SERVED
+        while True:
+            try:
+                return super().call(request)
+            except Unavailable:
+                if time.monotonic() > until:
+                    raise
+
+
 @contextmanager
 def whole(kubeconfig: Path) -> Iterator[Cluster]:
     """All of the cluster that a kubeconfig names."""
-    connection = Connection(configured({"KUBECONFIG": str(kubeconfig)}))
+    connection = Patient(configured({"KUBECONFIG": str(kubeconfig)}))
     yield Cluster(connection)
     connection.close()
 

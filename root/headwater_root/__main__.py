@@ -15,7 +15,6 @@ from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater_wire import failpoints, handshakes, logs
 
 log = logging.getLogger("headwater_root")
-SNAPSHOT_MIB = 64.0
 
 EPILOG = """\
 HEADWATER_TLS_CERTIFICATE, HEADWATER_TLS_KEY, HEADWATER_TLS_CA and HEADWATER_METRICS stand for options that
@@ -76,8 +75,8 @@ def start(
         "--snapshot-mib",
         metavar="MIB",
         type=float,
-        default=SNAPSHOT_MIB,
-        help="MiB of records in the log behind which it begins anew with the root's state (%(default)g)",
+        help="MiB of records in the log behind which it begins anew with the root's state, in place of what "
+        "root.snapshotAfter of the manifest says",
     )
     parser.add_argument(
         "--ingest-limit",
@@ -106,7 +105,7 @@ def start(
             field: getattr(arguments, f"tls_{field}") or os.environ.get(f"HEADWATER_TLS_{field.upper()}")
             for field in ("certificate", "key", "ca")
         }
-        if not 0 < arguments.snapshot_mib < math.inf:
+        if arguments.snapshot_mib is not None and not 0 < arguments.snapshot_mib < math.inf:
             problem = Problem("--snapshot-mib", f"is {arguments.snapshot_mib}", "give MiB, such as 64")
             raise Invalid("the root cannot be started", [problem])
         if arguments.ingest_limit is not None and not 0 < arguments.ingest_limit < math.inf:
@@ -120,7 +119,7 @@ def start(
             arguments.listen,
             status=arguments.status,
             keep_results=arguments.keep_results,
-            snapshot_bytes=int(arguments.snapshot_mib * 2**20),
+            snapshot_bytes=None if arguments.snapshot_mib is None else int(arguments.snapshot_mib * 2**20),
             metrics=metrics,
             tls=tls,
             handshakes=watched,

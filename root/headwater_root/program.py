@@ -41,7 +41,7 @@ def run(
     *,
     status: bool,
     keep_results: bool,
-    snapshot_bytes: int,
+    snapshot_bytes: int | None,
     metrics: str | None,
     tls: Mapping[str, str | None],
     handshakes: Handshakes | None = None,
@@ -116,12 +116,14 @@ class _Program:
         *,
         status: bool,
         keep_results: bool,
-        snapshot_bytes: int,
+        snapshot_bytes: int | None,
         ingest_limit: float | None,
         managed: bool,
     ) -> None:
         self._topology, self._directory, self._status = topology, directory, status
-        self._keep_results, self._snapshot_bytes = keep_results, snapshot_bytes
+        self._keep_results = keep_results
+        # Of the log, before it begins anew.
+        self._segment_bytes = topology.root.snapshot_after if snapshot_bytes is None else snapshot_bytes
         self._functions, self._credentials, self._handshakes = functions, credentials, handshakes
         self._make, self._ingest_limit, self._managed = make, ingest_limit, managed
         self._runtime: RootRuntime | None = None
@@ -150,7 +152,7 @@ class _Program:
             name=self._topology.name,
             functions=self._functions,
             keep_results=self._keep_results,
-            segment_bytes=self._snapshot_bytes,
+            segment_bytes=self._segment_bytes,
         )
         if self._ingest_limit is not None:
             runtime.pace = Pace(self._ingest_limit)

@@ -16,6 +16,7 @@ import pickle
 import struct
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import metadata
 from io import BytesIO
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -62,6 +63,16 @@ _PLAIN = frozenset({int, float, str, bool, type(None), bytes, tuple, list, dict,
 _GLOBALS = (type, FunctionType, BuiltinFunctionType, MethodType)
 
 
+@cache
+def _release() -> str:
+    """Which one this is, for whoever cannot read what it wrote. Code that lies on a path without having been
+    installed does not know, and needs not."""
+    try:
+        return metadata.version("headwater")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
 class Unwritable(PermanentError):
     """A state that could not be read again."""
 
@@ -84,7 +95,7 @@ class Snapshots:
 
     def encode(self, state: object) -> bytes:
         """The bytes of a state; raises `Unwritable`."""
-        release = metadata.version("headwater").encode()
+        release = _release().encode()
         written = BytesIO()
         written.write(_HEAD.pack(_MAGIC, FORMAT, len(release)) + release)
         try:

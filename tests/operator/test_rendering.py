@@ -99,6 +99,7 @@ def _exposed() -> list[Manifest]:
         ],
         spec__root__storage={"deletionPolicy": "Delete", "size": "50Gi", "storageClass": "fast-ssd"},
         spec__root__failover="auto",
+        spec__root__snapshotAfter="1MiB",
     )
     advertised = {"exposed-l1-0": "203.0.113.7:7070"}
     tree = nodes("exposed", 2, 1)

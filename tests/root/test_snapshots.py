@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from hashlib import blake2b
+from importlib import metadata
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,20 @@ def test_bytes_that_name_anything_else_are_refused(evil: Runs | bytes) -> None:
     pickled = evil if isinstance(evil, bytes) else pickle.dumps(evil, protocol=4)
     with pytest.raises(Unreadable, match="which is no part of a state"):
         CODEC.decode(HEAD.pack(b"HWSTATE\n", snapshots.FORMAT, 1) + b"1" + pickled)
+
+
+def test_code_that_was_not_installed_writes_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    snapshots._release.cache_clear()
+    try:
+        data = CODEC.encode([1])
+    finally:
+        snapshots._release.cache_clear()
+    assert CODEC.decode(data) == [1]
+    assert data.startswith(HEAD.pack(b"HWSTATE\n", snapshots.FORMAT, 7) + b"unknown")
 
 
 def test_what_is_no_snapshot_or_of_another_format_is_told() -> None:

@@ -43,6 +43,8 @@ from headwater.topology.tree import (
     RETAIN,
     ROTATE,
     SCALE_DOWN_AFTER,
+    SNAPSHOT_AFTER,
+    SNAPSHOT_LEAST,
     START_TIMEOUT,
     AccessMode,
     Archive,
@@ -351,6 +353,7 @@ def _root(section: Section | None) -> RootSpec:
     storage = _storage(section.section("storage"))
     sinks = read_sinks(section)
     auto = section.choice("failover", get_args(Failover), "manual") == "auto"
+    snapshot = section.size("snapshotAfter", SNAPSHOT_AFTER, at_least=SNAPSHOT_LEAST)
     section.done()
     if auto and executors:
         section.wrong(
@@ -370,7 +373,7 @@ def _root(section: Section | None) -> RootSpec:
             "is ReadWriteOncePod, so that no executor could mount the checkpoint",
             "give ReadWriteOnce or ReadWriteMany, or make spark.executors 0",
         )
-    return RootSpec(engine, executors, storage, sinks, "auto" if auto else "manual")
+    return RootSpec(engine, executors, storage, sinks, "auto" if auto else "manual", snapshot)
 
 
 def _storage(section: Section | None) -> Storage:

@@ -20,6 +20,8 @@ SCALE_DOWN_AFTER = 300 * SECOND
 ROTATE = 60 * SECOND
 RETAIN = 7 * 86_400 * SECOND
 ARCHIVE_BYTES = 10 << 30
+# Bytes of records behind which a root begins its log anew with its state, by default and at least.
+SNAPSHOT_AFTER, SNAPSHOT_LEAST = 64 << 20, 64 << 10
 SINK_TIMEOUT = 30 * SECOND
 DRAIN_TIMEOUT = 300 * SECOND
 ISSUER_GROUP = "cert-manager.io"
@@ -189,6 +191,8 @@ class RootSpec:
     sinks: tuple[Sink, ...] = ()
     # Who has it made elsewhere when its machine is lost: a person, or the operator.
     failover: Failover = "manual"
+    # Bytes of records behind which its log begins anew, with its state.
+    snapshot_after: int = SNAPSHOT_AFTER
 
     @property
     def access_mode(self) -> AccessMode:

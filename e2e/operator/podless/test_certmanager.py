@@ -142,8 +142,10 @@ def test_a_tree_has_its_certificates_from_an_issuer(
     assert not _names(cluster, kinds.DEPLOYMENT, space) | _names(cluster, kinds.STATEFUL_SET, space)
     assert not _names(cluster, kinds.SECRET, space)
     _issuer(spaces, space)
+    # Each with its own, in whatever order they come.
     operator.until(lambda: _names(cluster, kinds.DEPLOYMENT, space) == {"small-l1-0"})
-    assert _names(cluster, kinds.STATEFUL_SET, space) == {"small-root"}
+    operator.until(lambda: _names(cluster, kinds.STATEFUL_SET, space) == {"small-root"})
+    operator.until(lambda: _names(cluster, kinds.SECRET, space) >= set(PARTIES))
     assert _names(cluster, kinds.SECRET, space) == set(PARTIES), "there is no authority of its own"
     # What cert-manager has made goes with the topology, and says who is who.
     operator.until(lambda: all(_owned(cluster, space, secret) for secret in PARTIES))

@@ -30,6 +30,8 @@ from headwater.topology.tree import (
     RETAIN,
     ROTATE,
     SCALE_DOWN_AFTER,
+    SNAPSHOT_AFTER,
+    SNAPSHOT_LEAST,
     START_TIMEOUT,
     AccessMode,
     DeletionPolicy,
@@ -257,6 +259,13 @@ def _root() -> Schema:
                 "operator, where its claim is ReadWriteOncePod.",
                 get_args(Failover),
             ),
+            "snapshotAfter": _bytes(
+                "How many bytes of records its log has before it begins anew with the root's state, also "
+                f"with a unit (default {SNAPSHOT_AFTER >> 20}MiB). Fewer are sooner replayed, and take less "
+                "of the volume.",
+                SNAPSHOT_LEAST,
+                f"{SNAPSHOT_LEAST >> 10}KiB",
+            ),
             "sinks": sinks(),
         },
         ("engine",),
@@ -358,25 +367,27 @@ def _certificates() -> Schema:
     )
 
 
-def _archive() -> Schema:
+def _bytes(description: str, at_least: int, said: str) -> Schema:
+    """A whole number of bytes, or one with a unit."""
     unit = "1.0"
     for name, factor in SIZES.items():
         unit = f"self.endsWith('{name}') ? {factor}.0 : {unit}"
     given = f"double(self.find('^[0-9]+')) * ({unit})"
-    size: Schema = {
-        "description": "How many bytes of files a child keeps, also with a unit such as 10GiB (default "
-        f"{ARCHIVE_BYTES >> 30}GiB).",
-        "x-kubernetes-int-or-string": True,
-        "maxLength": 32,
-        "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(SIZES)})$",
-    }
-    size = with_rules(
-        size,
+    return with_rules(
+        {
+            "description": description,
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 32,
+            "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(SIZES)})$",
+        },
         Rule(
-            f"type(self) == int ? self >= {1 << 20} : {given} >= {1 << 20}.0 && {given} < {1 << 63}.0",
-            "must be 1MiB or more",
+            f"type(self) == int ? self >= {at_least} : {given} >= {at_least}.0 && {given} < {1 << 63}.0",
+            f"must be {said} or more",
         ),
     )
+
+
+def _archive() -> Schema:
     rotate = f"(has(self.rotate) ? {cel.microseconds('self.rotate')} : {ROTATE})"
     retain = f"(has(self.retain) ? {cel.microseconds('self.retain')} : {RETAIN})"
     return mapping(
@@ -391,7 +402,12 @@ def _archive() -> Schema:
             ),
             "rotate": duration(f"How often a file is finished (default {human(ROTATE)}).", at_least=SECOND),
             "retain": duration(f"For how long files are kept (default {human(RETAIN)}).", at_least=SECOND),
-            "maxBytes": size,
+            "maxBytes": _bytes(
+                "How many bytes of files a child keeps, also with a unit such as 10GiB (default "
+                f"{ARCHIVE_BYTES >> 30}GiB).",
+                1 << 20,
+                "1MiB",
+            ),
         },
         ("path",),
         Rule(f"{retain} >= {rotate}", "is less than rotate; raise retain or lower rotate", ".retain"),
