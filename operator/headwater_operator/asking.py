@@ -9,7 +9,16 @@ from typing import Any
 
 from headwater.errors import Invalid, Problem
 from headwater.queries import Query
-from headwater.topology import API_VERSION, QUERY_KIND, Topology, queries_of, query_document, query_of
+from headwater.topology import (
+    API_VERSION,
+    QUERY_KIND,
+    Functions,
+    Topology,
+    no_functions,
+    queries_of,
+    query_document,
+    query_of,
+)
 
 Document = Mapping[str, Any]
 # What a root takes: bytes of one query, and queries.
@@ -34,6 +43,7 @@ class Computed:
     problems: tuple[Problem, ...]
     # By id, as in the list of a manifest; None: the root does not say, and what was told of objects holds.
     documents: Mapping[str, str] | None
+    functions: Functions = no_functions
 
     def has(self, query: Query, document: Document) -> bool:
         if self.documents is None:
@@ -44,11 +54,16 @@ class Computed:
 
     def query(self, id: str) -> Query:
         assert self.documents is not None
-        (found,) = queries_of([json.loads(self.documents[id])])
+        (found,) = queries_of([json.loads(self.documents[id])], self.functions)
         return found
 
 
-def asked_of(topology: Topology, objects: Iterable[Document], computed: Computed | None = None) -> Asked:
+def asked_of(
+    topology: Topology,
+    objects: Iterable[Document],
+    computed: Computed | None = None,
+    functions: Functions = no_functions,
+) -> Asked:
     """`objects` are AggregationQueries; those of other topologies are left out. The oldest of an id holds.
     With `computed`, those that are computed at the root, and so decide about the plan, are refused unless
     they are among these; one that was changed goes on as it stands there."""
@@ -62,7 +77,7 @@ def asked_of(topology: Topology, objects: Iterable[Document], computed: Computed
         if (each.get("spec") or {}).get("topologyRef") != topology.name or metadata.get("deletionTimestamp"):
             continue
         try:
-            query, document = _read(each), _written(_bare(each))
+            (_, query), document = query_of(_bare(each), functions), _written(_bare(each))
             if len(document) > DOCUMENT_BYTES or len(queries) >= QUERIES_LIMIT:
                 said = f"is longer than {DOCUMENT_BYTES} bytes, or one of more than {QUERIES_LIMIT}"
                 raise Invalid("", [Problem("spec", said, "make it shorter, or remove others")])
@@ -83,11 +98,6 @@ def asked_of(topology: Topology, objects: Iterable[Document], computed: Computed
         queries.append(query)
         documents.append(document)
     return Asked(tuple(queries), tuple(documents), taken, refused)
-
-
-def _read(document: Document) -> Query:
-    _, query = query_of(_bare(document))
-    return query
 
 
 def _unplanned(query: Query) -> Problem:

@@ -38,6 +38,7 @@ from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
 from headwater_operator.telling import Telling, Told, problems_of
+from headwater_wire.functions import Functions
 
 log = logging.getLogger(__name__)
 # Seconds until the next look: while the root has to be asked how far it is; while pods are on the way, which
@@ -81,6 +82,8 @@ class Reconciler:
         self.assembling = Assembling(cluster, self.lookout, Doing(cluster, pool), images)
         self.telling = Telling(cluster, self.lookout)
         self.clock, self.rollout = clock, settings.rollout
+        # Those of packages that are installed beside the operator, as beside nodes and root.
+        self.functions = Functions()
         self._memories: dict[tuple[str, str], Memory] = {}
 
     def __call__(self, namespace: str, name: str) -> float | None:
@@ -175,14 +178,19 @@ class _Look:
 
     def _planned(self, document: Mapping[str, Any], observed: Observed, way: Way) -> Planned:
         # Status is not the user's.
-        topology = topology_of({name: value for name, value in document.items() if name != "status"})
+        functions = self._of.functions
+        topology = topology_of(
+            {name: value for name, value in document.items() if name != "status"}, functions
+        )
         if topology.issuer is not None and (why := self._of.lookout.certifying(self._owner.namespace)):
             said, _, remedy = why.partition("; ")
             problem = Problem("spec.certificates.issuerRef", f"cannot be had: {said}", remedy)
             raise Invalid("cert-manager cannot be asked for certificates", [problem])
         objects = self._of.cluster.list(kinds.QUERY, self._owner.namespace)
-        computed = None if way is Way.ASKED else Computed(self._unplanned, self._computed(observed))
-        asked = asked_of(topology, objects, computed)
+        computed = None
+        if way is not Way.ASKED:
+            computed = Computed(self._unplanned, self._computed(observed), functions)
+        asked = asked_of(topology, objects, computed, functions)
         if topology.suspend:
             return Planned(topology, document, asked, None)
         # Queries that are computed at the root forward every event, whoever has asked for them.

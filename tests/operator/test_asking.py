@@ -8,6 +8,7 @@ from typing import Any
 from headwater.errors import Problem
 from headwater_operator.asking import Computed, asked_of
 from tests.operator.test_layout import topology
+from tests.packages import example_function
 
 WINDOW = {"type": "tumbling", "length": "1s"}
 
@@ -33,6 +34,17 @@ def test_queries_come_from_the_topology_and_from_objects() -> None:
     assert own["id"] == "own"
     assert b["metadata"] == {"name": "b"}
     assert "status" not in b
+
+
+def test_functions_of_packages_are_those_that_are_installed() -> None:
+    objects = [query("a", aggregate="function:rms"), query("b", aggregate="function:other")]
+    found = asked_of(topology(queries=[]), objects, functions=example_function)
+    assert list(found.taken) == ["a"]
+    (problem,) = found.refused["b"][1]
+    assert "'other' is no function of an installed package" in problem.message
+    listed = json.dumps({"id": "a", "aggregate": "function:rms", "window": WINDOW})
+    computed = Computed((WHY,), {"a": listed}, example_function)
+    assert computed.query("a").custom == (example_function("rms"),)
 
 
 COUNT = {"type": "tumbling", "count": 100}

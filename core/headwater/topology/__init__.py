@@ -12,7 +12,7 @@ from headwater.topology.manifest import (
     query_of,
     topology_of,
 )
-from headwater.topology.queries import Functions, queries_of, query_document
+from headwater.topology.queries import Functions, no_functions, queries_of, query_document
 from headwater.topology.sections import InvalidTopology
 from headwater.topology.tree import (
     Archive,
@@ -56,6 +56,7 @@ __all__ = [
     "Toleration",
     "Topology",
     "archive_of",
+    "no_functions",
     "queries_of",
     "query_document",
     "query_of",

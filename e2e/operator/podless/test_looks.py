@@ -18,6 +18,7 @@ from headwater.topology import API_VERSION, QUERY_KIND
 from headwater_operator import kinds, lookout, names
 from headwater_operator.cluster import Cluster
 from headwater_operator.kinds import Kind
+from tests import packages
 
 # A child on each machine, and two of them are needed.
 EACH: dict[str, Any] = {
@@ -78,6 +79,30 @@ def test_without_a_plan_any_more_what_runs_is_seen_to(plant: Plant) -> None:
         assert plant.look()["reason"] == "RootNodeLost"
 
 
+def test_a_function_of_a_package_is_known_where_it_is_installed(
+    plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = {"type": "tumbling", "length": "1s"}
+    asked = {**EACH, "spec__queries": [{"id": "q", "aggregate": ["function:rms"], "window": window}]}
+    plant.topology(**asked)
+    plant.look()
+    planned = plant.condition("Planned")
+    assert planned["reason"] == "InvalidSpec"
+    assert "'rms' is no function of an installed package; install the package" in planned["message"]
+    packages.install(packages.EXAMPLES / "functions", tmp_path / "site")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    # As by another process, which finds it.
+    again = Plant(plant.cluster, plant.spaces, plant.space)
+    again.look()
+    assert again.condition("Planned")["reason"] == "Planned"
+    _peopled(again)
+    with again.answering("small-l1-0", "small-l1-1") as root:
+        _query(again, "object", window, aggregate="function:rms")
+        again.look()
+        assert _accepted(again, "object") == "Accepted"
+        assert json.loads(root.queries["q"])["aggregate"] == "function:rms"
+
+
 def test_a_query_for_which_there_is_no_plan_fails_alone(plant: Plant) -> None:
     """One that is computed at the root, which takes less than all events."""
     plant.topology(**EACH)
@@ -115,13 +140,13 @@ def test_a_query_for_which_there_is_no_plan_holds_up_no_beginning(plant: Plant) 
     assert _accepted(plant, "heavy") == "Invalid"
 
 
-def _query(plant: Plant, name: str, window: dict[str, Any]) -> None:
+def _query(plant: Plant, name: str, window: dict[str, Any], aggregate: str = "sum") -> None:
     plant.spaces.cluster.apply(
         {
             "apiVersion": API_VERSION,
             "kind": QUERY_KIND,
             "metadata": {"name": name, "namespace": plant.space},
-            "spec": {"topologyRef": "small", "aggregate": "sum", "window": window},
+            "spec": {"topologyRef": "small", "aggregate": aggregate, "window": window},
         }
     )
 
