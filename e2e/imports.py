@@ -17,24 +17,26 @@ from importlib.metadata import version
 from pathlib import Path
 
 
-def named(site: Path) -> Iterator[str]:
-    """The modules that packages of ours name, also where they are imported late."""
+def named(site: Path) -> Iterator[tuple[str, str]]:
+    """The modules that packages of ours name, also late ones, and what is taken of each."""
     for path in sorted(site.glob("headwater*/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
-                yield from (each.name for each in node.names)
+                yield from ((each.name, "") for each in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                yield node.module
+                yield from ((node.module, each.name) for each in node.names)
 
 
 def missing(site: Path) -> list[str]:
-    found = []
-    for name in sorted({*named(site)}):
+    found = set()
+    for name, part in sorted({*named(site)}):
         try:
-            importlib.import_module(name)
+            module = importlib.import_module(name)
+            if part and not hasattr(module, part):
+                importlib.import_module(f"{name}.{part}")
         except ModuleNotFoundError as error:
-            found.append(error.name or name)
-    return sorted({*found})
+            found.add(error.name or name)
+    return sorted(found)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ _BUSY = re.compile(
     "server is currently unable|request timed out|too many requests",
     re.IGNORECASE,
 )
+_DONE = {"create": "AlreadyExists", "delete": "NotFound"}
 TRIES = 5
 
 
@@ -28,6 +29,9 @@ def kubectl(*arguments: object, given: Any = None) -> str:
             break
         time.sleep(2)
         done = said(*arguments, given=given)
+        # What was not answered may have been done.
+        if any(verb in arguments and why in done.stderr for verb, why in _DONE.items()):
+            return done.stdout
     assert done.returncode == 0, done.stderr
     return done.stdout
 

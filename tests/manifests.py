@@ -368,7 +368,7 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
     yield small(spec__root__sinks=many_sinks), "spec.root.sinks", "at most 16"
     headers = {"type": "webhook", "url": "https://a", "headersEnv": {f"X-{n}": "V" for n in range(17)}}
     yield small(spec__root__sinks=[headers]), "spec.root.sinks[0].headersEnv", "at most 16"
-    for after in (65_535, "63KiB", "64KB", "9999999TiB", True, -1, "lots"):
+    for after in (65_535, "63KiB", "64KB", "9999999TiB", True, -1, "lots", " 64KiB", f"64{' ' * 28}KiB"):
         yield small(spec__root__snapshotAfter=after), "spec.root.snapshotAfter", "65536 or more"
     for archive, field, told in [
         ({}, "path", "is missing"),
@@ -581,7 +581,7 @@ def accepted() -> Iterator[tuple[str, dict[str, Any]]]:
         {"path": "a/..b", "maxBytes": "4 TiB"},
     ):
         yield f"archive {archive['path']}", small(spec__archive=archive)
-    for after in (65_536, "64KiB", "2 GiB"):
+    for after in (65_536, "64KiB", "2 GiB", f"64{' ' * 27}KiB"):
         yield f"a snapshot after {after}", small(spec__root__snapshotAfter=after)
     yield "executors", small(spec__root={"engine": "spark", "spark": {"executors": 1_000}})
     yield "storage", small(spec__root__storage={"claim": "a.b-c", "deletionPolicy": "Delete"})

@@ -355,8 +355,10 @@ class _Look:
             absent,
             planned.factor,
         )
-        # Once by each process: only the answer says which queries were not taken.
-        if observed.root.digest == wanted.digest == self._memory.digest:
+        # Once by each process, as only the answer says which queries were not taken; and again while there
+        # are such: what they lack may come with the root's next life.
+        told = observed.root.digest == wanted.digest == self._memory.digest
+        if told and not self._memory.refused:
             return True
         return self._of.cluster.connection.leading and self._tell_root(observed, wanted)
 
@@ -370,7 +372,8 @@ class _Look:
         except RootRefuses as error:
             self._event("RootRefuses", str(error), warning=True)
             return False
-        log.info("the root was told", extra={**self._who, "nodes": len(wanted.nodes)})
+        if wanted.digest != self._memory.digest:
+            log.info("the root was told", extra={**self._who, "nodes": len(wanted.nodes)})
         self._memory.digest = wanted.digest
         self._memory.refused = {
             each.id: problems_of(each.problems) for each in reply.queries if each.HasField("problems")

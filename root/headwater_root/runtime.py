@@ -25,6 +25,7 @@ from headwater.queries import Query
 from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
+from headwater.topology.tree import SNAPSHOT_AFTER
 from headwater_root import asked as askings
 from headwater_root import resultlines
 from headwater_root.asked import Asked
@@ -57,7 +58,6 @@ PACED = 0.02
 # How often it is looked what time alone brings about, in seconds.
 BEAT = 0.02
 # How many bytes of records lie behind a snapshot before there is another one.
-SEGMENT_BYTES = 64 * 2**20
 # What a root with its windows in Spark has in its directory.
 SPARK = "spark.json"
 
@@ -133,7 +133,7 @@ class RootRuntime:
         name: str = "",
         functions: topology.Functions = lambda name: None,
         keep_results: bool = False,
-        segment_bytes: int = SEGMENT_BYTES,
+        segment_bytes: int = SNAPSHOT_AFTER,
     ) -> None:
         """`name` is that of the topology, `functions` finds users' functions by their names; `keep_results`
         leaves every result in the outbox and every record in the log, for whoever reads them there.

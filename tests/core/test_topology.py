@@ -135,14 +135,17 @@ def test_what_a_cluster_has() -> None:
     assert topology_of(suspended).limits.drain_timeout == 1_000_000
 
 
+def test_when_a_log_begins_anew() -> None:
+    assert topology_of(small()).root.snapshot_after == 64 << 20
+    assert topology_of(small(spec__root__snapshotAfter="1 MiB")).root.snapshot_after == 1 << 20
+
+
 def test_an_archive() -> None:
     assert topology_of(small()).archive is None
     least = topology_of(small(spec__archive={"path": "raw"})).archive
     assert least == Archive("raw", 60_000_000, 7 * 86_400_000_000, 10 << 30)
     given = {"path": "/raw", "rotate": "10s", "retain": "1h", "maxBytes": "64 MiB"}
     assert topology_of(small(spec__archive=given)).archive == Archive("/raw", 10**7, 36 * 10**8, 64 << 20)
-    assert topology_of(small()).root.snapshot_after == 64 << 20
-    assert topology_of(small(spec__root__snapshotAfter="1 MiB")).root.snapshot_after == 1 << 20
     plain = topology_of(small(spec__archive={"path": "raw", "maxBytes": 1 << 20})).archive
     assert plain is not None
     assert plain.max_bytes == 1 << 20

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headwater_root import program
 from tests.programs import Program
 
 TOPOLOGY: dict[str, Any] = {
@@ -37,6 +38,26 @@ def ended(directory: Path, manifest: str, *options: str, **environment: str) -> 
     )
     (line,) = [json.loads(line) for line in done.stderr.splitlines()]
     return done.returncode, line
+
+
+@pytest.mark.parametrize(
+    "asked, given, expected", [(None, None, 64 << 20), ("1MiB", None, 1 << 20), ("1MiB", 2 << 20, 2 << 20)]
+)
+def test_when_the_log_begins_anew_is_the_manifests_unless_it_is_given(
+    tmp_path: Path, asked: str | None, given: int | None, expected: int
+) -> None:
+    class Seen(Exception):
+        pass
+
+    def make(*_: Any, segment_bytes: int, **__: Any) -> Any:
+        raise Seen(segment_bytes)
+
+    root = {**TOPOLOGY["spec"]["root"], **({} if asked is None else {"snapshotAfter": asked})}
+    path = tmp_path / "topology.json"
+    path.write_text(json.dumps({**TOPOLOGY, "spec": {**TOPOLOGY["spec"], "root": root}}))
+    options: dict[str, Any] = {"status": False, "keep_results": False, "metrics": None, "tls": {}}
+    with pytest.raises(Seen, match=f"^{expected}$"):
+        program.run(path, tmp_path, "127.0.0.1:0", snapshot_bytes=given, make=make, **options)
 
 
 def with_aggregate(name: str) -> str:

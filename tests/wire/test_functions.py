@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwater.aggregates import UserDefined
+from headwater.errors import Invalid
 from headwater.topology import queries_of
 from headwater_wire.functions import Functions, UnusableFunction
 
@@ -49,6 +50,17 @@ def test_a_function_of_an_installed_package_is_found_and_read_in_a_query(site: P
     document = {"id": "q", "aggregate": "function:most", "window": {"type": "tumbling", "length": "1s"}}
     (query,) = queries_of([document], functions)
     assert query.custom == (found,)
+
+
+def test_one_that_cannot_be_used_is_told_with_the_query_that_wants_it(site: Path) -> None:
+    package(site, "torn_functions", "import no_such_module\n", "torn = torn_functions:torn")
+    window = {"type": "tumbling", "length": "1s"}
+    asked = [{"id": id, "aggregate": ["sum", "function:torn"], "window": window} for id in ("a", "b")]
+    with pytest.raises(Invalid) as error:
+        queries_of(asked, Functions())
+    fields = [each.field for each in error.value.problems]
+    assert fields == ["spec.queries[a].aggregate[1]", "spec.queries[b].aggregate[1]"]
+    assert "cannot be loaded (ModuleNotFoundError" in error.value.problems[0].message
 
 
 def test_a_name_that_nobody_offers_is_none() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from headwater import aggregates
 from headwater.aggregates import UserDefined
 from headwater.durations import human, microseconds
-from headwater.errors import InvalidQuery, Problem
+from headwater.errors import Invalid, InvalidQuery, Problem
 from headwater.queries import EVERYTHING, AggregateSpec, Query, Where, id_problem, validate
 from headwater.topology.sections import (
     TEXT_LIMIT,
@@ -227,12 +227,18 @@ def _aggregates(section: Section, functions: Functions) -> list[AggregateSpec]:
         meant: AggregateSpec = name
         if isinstance(name, str) and name.startswith(FUNCTION_PREFIX):
             wanted = name.removeprefix(FUNCTION_PREFIX)
-            function = functions(wanted)
+            try:
+                function = functions(wanted)
+            except Invalid as error:
+                for problem in error.problems:
+                    section.wrong(field, problem.message, problem.remedy)
+                continue
             if function is None:
                 section.wrong(
                     field,
                     f"{shown(wanted)} is no function of an installed package",
-                    "install the package whose entry point has that name, on every node",
+                    "install the package whose entry point has that name wherever the query is read: at "
+                    "every node and the root, in a cluster also in the operator's image",
                 )
                 continue
             if function.name != wanted:

@@ -222,11 +222,13 @@ _LABEL_NAME = re.compile(rf"((?=.{{1,{SUBDOMAIN_LIMIT}}}/){SUBDOMAIN.pattern}/)?
 SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
+SIZE_LIMIT = 32
+_SIZE = re.compile(rf"([0-9]{{1,15}})[ \t\n\f\r]*({'|'.join(SIZES)})")
+
+
 def _bytes(given: Any) -> int | None:
-    number, unit = (given[:-3].strip(), given[-3:]) if isinstance(given, str) else ("", "")
-    if unit not in SIZES or not re.fullmatch(r"[0-9]{1,15}", number):
-        return None
-    return int(number) * SIZES[unit]
+    found = _SIZE.fullmatch(given) if isinstance(given, str) and len(given) <= SIZE_LIMIT else None
+    return None if found is None else int(found[1]) * SIZES[found[2]]
 
 
 def is_label_name(given: str) -> bool:

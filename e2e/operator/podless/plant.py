@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from e2e.operator.spaces import Spaces
+from headwater.errors import Problem
 from headwater_operator import kinds, lookout, names, rootclient
 from headwater_operator.cluster import Cluster, Document
 from headwater_operator.comparison import stamped
@@ -24,6 +25,7 @@ from headwater_operator.nodes import Nodes
 from headwater_operator.reconciling import Reconciler
 from headwater_operator.rendering import Owner
 from headwater_operator.settings import Settings
+from headwater_root.problems import problems_message
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc
 
@@ -38,6 +40,8 @@ class Root(control_pb2_grpc.ControlServicer):
     def __init__(self, nodes: Iterable[str]) -> None:
         # Of each time: how much each node is to read.
         self.told: list[dict[str, float]] = []
+        # Queries that it does not take.
+        self.lacks: set[str] = set()
         self._spec = pb.SpecPart()
         self._nodes = list(nodes)
 
@@ -77,7 +81,9 @@ class Root(control_pb2_grpc.ControlServicer):
             spec.MergeFrom(part)
         self._spec = spec
         self.told.append({node.node: node.capacity for node in spec.nodes})
-        return pb.ApplySpecReply()
+        lacks = problems_message([Problem("aggregate", "is not there", "install it")])
+        refused = [pb.AppliedQuery(id=id, problems=lacks) for id in self.lacks & set(self.queries)]
+        return pb.ApplySpecReply(queries=refused)
 
     def ListQueries(self, request: pb.ListQueriesRequest, context: Any) -> pb.ListQueriesReply:  # noqa: N802 - likewise
         active = pb.ListedQuery.STATE_ACTIVE

@@ -103,6 +103,25 @@ def test_a_function_of_a_package_is_known_where_it_is_installed(
         assert json.loads(root.queries["q"])["aggregate"] == "function:rms"
 
 
+def test_what_the_root_does_not_take_is_offered_again(plant: Plant) -> None:
+    plant.topology(**EACH)
+    plant.look()
+    _peopled(plant)
+    with plant.answering("small-l1-0", "small-l1-1") as root:
+        root.lacks = {"wanted"}
+        _query(plant, "wanted", {"type": "tumbling", "length": "1s"})
+        assert plant.look()["reason"] == "QueriesRefused"
+        assert _accepted(plant, "wanted") == "Refused"
+        # With its next life it has what it lacked: nothing else has changed.
+        root.lacks = set()
+        plant.look()
+        assert plant.look()["reason"] == "AsPlanned"
+        assert _accepted(plant, "wanted") == "Accepted"
+        often = len(root.told)
+        plant.look()
+        assert len(root.told) == often, "it has taken everything"
+
+
 def test_a_query_for_which_there_is_no_plan_fails_alone(plant: Plant) -> None:
     """One that is computed at the root, which takes less than all events."""
     plant.topology(**EACH)

@@ -16,7 +16,7 @@ from headwater.topology.manifest import (
     VOLUME,
 )
 from headwater.topology.queries import QUERIES_LIMIT
-from headwater.topology.sections import LABEL_LIMIT, SIZES
+from headwater.topology.sections import LABEL_LIMIT, SIZE_LIMIT, SIZES
 from headwater.topology.tree import (
     ARCHIVE_BYTES,
     DRAIN_TIMEOUT,
@@ -260,9 +260,10 @@ def _root() -> Schema:
                 get_args(Failover),
             ),
             "snapshotAfter": _bytes(
-                "How many bytes of records its log has before it begins anew with the root's state, also "
-                f"with a unit (default {SNAPSHOT_AFTER >> 20}MiB). Fewer are sooner replayed, and take less "
-                "of the volume.",
+                "How many bytes of records its log has before it begins anew with the root's state, or as "
+                f"many as that has if it is more; also with a unit (default {SNAPSHOT_AFTER >> 20}MiB). "
+                "Fewer are sooner replayed and take less of the volume; the root stands still while it "
+                "writes it.",
                 SNAPSHOT_LEAST,
                 f"{SNAPSHOT_LEAST >> 10}KiB",
             ),
@@ -377,7 +378,7 @@ def _bytes(description: str, at_least: int, said: str) -> Schema:
         {
             "description": description,
             "x-kubernetes-int-or-string": True,
-            "maxLength": 32,
+            "maxLength": SIZE_LIMIT,
             "pattern": rf"^[0-9]{{1,15}}\s*({'|'.join(SIZES)})$",
         },
         Rule(

@@ -15,6 +15,7 @@ from typing import Any
 
 from headwater.durations import human
 from headwater.topology import API_VERSION, TOPOLOGY_KIND, Archive, Topology
+from headwater.topology.tree import SNAPSHOT_AFTER
 from headwater_operator import names
 from headwater_operator.rendering import sinks
 from headwater_operator.rendering.objects import Manifest, Owner, digest, manifest
@@ -48,6 +49,9 @@ def of_the_root(topology: Topology, executor: Manifest | None) -> str:
     it; its volume stands in its pod, and when that is made elsewhere is the operator's."""
     root = asdict(topology.root)
     del root["storage"], root["failover"]
+    # Of fields that came later only what is asked for: a new release restarts no root by itself.
+    if topology.root.snapshot_after == SNAPSHOT_AFTER:
+        del root["snapshot_after"]
     keys = topology.limits.keys_per_source
     read = {"root": root, "startTimeout": topology.start_timeout, "keysPerSource": keys}
     return digest({**read, "executor": executor})
