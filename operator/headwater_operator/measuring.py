@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from headwater.errors import InvalidPlan
 
-# Over so many seconds a rate is measured; it counts when it has been as large for so many of these: who was
-# cut off sends what has piled up, and that passes.
-SPAN, SPANS = 10.0, 3
+# Over so many seconds a rate is measured; it counts when it has been as large in so many of these, of so many
+# at most: who was cut off sends what has piled up, and that passes; and what is held up for a moment, as on a
+# machine with too much to do, is missing in one span and comes in the next.
+SPAN, SPANS, OF_SPANS = 10.0, 3, 5
 # Factors are rounded up to so much: a rate that trembles plans nothing anew.
 STEP = 0.1
 
@@ -45,7 +46,9 @@ class Measured:
     """What the root has accepted of all sources, now and then."""
 
     rate: float | None = None
-    _rates: deque[float] = field(default_factory=lambda: deque(maxlen=SPANS))
+    _rates: deque[float] = field(default_factory=lambda: deque(maxlen=OF_SPANS))
+    # The root was silent: whoever was behind meanwhile catches up, and that is no rate.
+    _behind: bool = False
     _counted: tuple[float, int] | None = None
     # Factors that were needed, each with its time; the oldest first.
     _needed: deque[tuple[float, float]] = field(default_factory=deque)
@@ -59,15 +62,16 @@ class Measured:
         """So many events were accepted by now; None: the root does not say."""
         before = self._counted
         if accepted is None:
-            # Whoever was behind meanwhile catches up: that is no rate.
             self.rate = self._counted = None
-            self._rates.clear()
+            self._behind = True
         elif before is None or accepted < before[1]:
             self._counted = (now, accepted)
         elif now - before[0] >= SPAN:
             self.rate = (accepted - before[1]) / (now - before[0])
             self._counted = (now, accepted)
-            self._rates.append(self.rate)
+            if not self._behind:
+                self._rates.append(self.rate)
+            self._behind = False
 
     def exceeds(self, planned: float) -> bool:
         """Whether more came over the last span than is planned for: it is looked at again soon, to see
@@ -77,7 +81,7 @@ class Measured:
     def factor(self, now: float, declared: float, margin: float, patience: float) -> float:
         """How many times as much as declared is to be planned for, 1 at least: what fits into the margin is
         no reason. Less than before only behind `patience` seconds."""
-        needed, lasting = 1.0, min(self._rates) if len(self._rates) == SPANS else 0.0
+        needed, lasting = 1.0, sorted(self._rates)[-SPANS] if len(self._rates) >= SPANS else 0.0
         if declared > 0 and lasting > declared * (1 + max(margin, STEP)):
             needed = round(math.ceil(lasting / declared / STEP) * STEP, 1)
         if self.rate is not None:

@@ -55,6 +55,40 @@ def test_more_is_planned_for_at_once_and_less_after_a_while() -> None:
     assert measured.factor(140, 100, 0.1, 60) == 1.0
 
 
+@pytest.mark.parametrize(
+    "rates", [(60, 30, 90, 60), (60, 10, 110, 60), (60, 60, 0, 120), (0, 120, 0, 120, 60)]
+)
+def test_what_is_held_up_for_a_moment_is_sent_all_the_same(rates: tuple[int, ...]) -> None:
+    """On a machine with too much to do."""
+    measured, total = Measured(), 0
+    measured.take(0, 0)
+    for place, rate in enumerate(rates):
+        total += int(rate * SPAN)
+        measured.take((place + 1) * SPAN, total)
+    assert measured.factor(100, 40, 0.0, 300) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("rates", [(400, 400), (40, 400, 400, 40, 40), (400, 40, 40, 40, 400), (900, 40, 40)])
+def test_what_has_piled_up_passes(rates: tuple[int, ...]) -> None:
+    measured, total = Measured(), 0
+    measured.take(0, 0)
+    for place, rate in enumerate(rates):
+        total += int(rate * SPAN)
+        measured.take((place + 1) * SPAN, total)
+        assert measured.factor((place + 1) * SPAN, 40, 0.0, 300) == 1.0
+
+
+def test_a_root_that_was_silent_for_a_moment_is_no_reason_to_begin_anew() -> None:
+    measured = Measured()
+    total = fed(measured, 0, 2 * SPAN, 60)
+    measured.take(2 * SPAN + 1, None)
+    # What comes first has piled up meanwhile.
+    total = fed(measured, 3 * SPAN, SPAN, 200, total)
+    assert measured.factor(4 * SPAN, 40, 0.0, 300) == 1.0
+    fed(measured, 4 * SPAN + 1, SPAN, 60, total)
+    assert measured.factor(5 * SPAN + 1, 40, 0.0, 300) == pytest.approx(1.5)
+
+
 def test_while_the_root_is_silent_nothing_is_known() -> None:
     measured = Measured()
     total = fed(measured, 0, 30, 250)
