@@ -18,8 +18,8 @@ from headwater_operator import access, kinds
 from headwater_operator.kinds import Kind
 from tests.programs import get
 
-# Shorter than the operator's own, so that tests take seconds. A brief lease is for tests that wait
-# for its end: others would lose it on a busy machine.
+# A lease that nobody loses on a busy machine, and a brief one for tests that wait for its end. Watches are
+# shorter than the operator's own, so that tests take seconds.
 LEASE = {"duration": 60, "deadline": 40.0, "retry": 0.5}
 BRIEF = {"duration": 10, "deadline": 7.0, "retry": 0.5}
 WATCH = {"server": 2, "client": 4, "silence": 8.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import pytest
 
 from headwater.errors import InvalidPlan, Problem
@@ -16,6 +18,16 @@ def fed(measured: Measured, begin: float, seconds: float, rate: float, total: in
         at += 1
         total += int(rate)
     return total
+
+
+def by_spans(rates: Iterable[int]) -> Iterator[tuple[float, Measured]]:
+    """One rate for each span, with the time and what is measured behind it."""
+    measured, at, total = Measured(), 0.0, 0
+    measured.take(at, total)
+    for rate in rates:
+        at, total = at + SPAN, total + int(rate * SPAN)
+        measured.take(at, total)
+        yield at, measured
 
 
 def test_a_rate_is_measured_over_a_while() -> None:
@@ -60,22 +72,14 @@ def test_more_is_planned_for_at_once_and_less_after_a_while() -> None:
 )
 def test_what_is_held_up_for_a_moment_is_sent_all_the_same(rates: tuple[int, ...]) -> None:
     """On a machine with too much to do."""
-    measured, total = Measured(), 0
-    measured.take(0, 0)
-    for place, rate in enumerate(rates):
-        total += int(rate * SPAN)
-        measured.take((place + 1) * SPAN, total)
-    assert measured.factor(100, 40, 0.0, 300) == pytest.approx(1.5)
+    *_, (at, measured) = by_spans(rates)
+    assert measured.factor(at, 40, 0.0, 300) == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("rates", [(400, 400), (40, 400, 400, 40, 40), (400, 40, 40, 40, 400), (900, 40, 40)])
 def test_what_has_piled_up_passes(rates: tuple[int, ...]) -> None:
-    measured, total = Measured(), 0
-    measured.take(0, 0)
-    for place, rate in enumerate(rates):
-        total += int(rate * SPAN)
-        measured.take((place + 1) * SPAN, total)
-        assert measured.factor((place + 1) * SPAN, 40, 0.0, 300) == 1.0
+    for at, measured in by_spans(rates):
+        assert measured.factor(at, 40, 0.0, 300) == 1.0
 
 
 def test_a_root_that_was_silent_for_a_moment_is_no_reason_to_begin_anew() -> None:
