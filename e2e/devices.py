@@ -4,7 +4,8 @@
 
 It runs in a pod, from an archive of the packages that it needs; a test that knows the same numbers knows
 every event. Without --events they send until there is a file `enough` in their directory. It prints a line a
-second, with how many events each device has sent, and ends when the root has counted everything.
+second, with how many events each device has sent and how many of them the root has counted, and ends when the
+root has counted everything.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ def _device(number: int, given: argparse.Namespace) -> Device:
     return Device(number, client, spool)
 
 
-async def _told(devices: dict[Device, asyncio.Task[None]]) -> None:
+async def _report(devices: dict[Device, asyncio.Task[None]], interval: float) -> None:
     while True:
-        await asyncio.sleep(1)
+        await asyncio.sleep(interval)
         for device, task in devices.items():
             if task.done():
                 task.result()
@@ -109,6 +110,8 @@ async def _told(devices: dict[Device, asyncio.Task[None]]) -> None:
             "sent": len(ended),
             "counted": counted,
             "events": [device.sent for device in devices],
+            "settled": [device.spool.counted for device in devices],
+            "waits": sorted({device.client.wait or "" for device in devices} - {""}),
             # Where they were sent to, or still are where they began.
             "at": sorted({device.client.exchange.uplink.address for device in ended}),
         }
@@ -126,7 +129,7 @@ async def run(given: argparse.Namespace) -> None:
         # Not all at the same moment, as devices do.
         await asyncio.sleep(0.01)
     try:
-        await _told(devices)
+        await _report(devices, given.report_every)
     finally:
         for device, task in devices.items():
             task.cancel()
@@ -143,6 +146,7 @@ def main() -> int:
     parser.add_argument("--site", default="hall-1")
     parser.add_argument("--lateness", type=float, default=1.0)
     parser.add_argument("--directory", default=DIRECTORY)
+    parser.add_argument("--report-every", type=float, default=1.0, help="seconds between two lines")
     asyncio.run(run(parser.parse_args()))
     return 0
 

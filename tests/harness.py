@@ -133,9 +133,9 @@ def assert_in_order(queries: Sequence[Query], found: Iterable[Result]) -> None:
         last[stream] = result.end
 
 
-def joined(machine: RootMachine, node: str = "c") -> messages.Stream:
+def joined(machine: RootMachine, node: str = "c", token: str = "token") -> messages.Stream:
     """Register a node as its process does; gives its stream to the root."""
-    asked = Register(node, "token", True)
+    asked = Register(node, token, True)
     (send,) = machine.step(node, asked, 0)
     answer = send.message
     assert isinstance(answer, Registered)

@@ -28,6 +28,8 @@ from headwater_wire.credentials import FIELDS, Credentials
 STEP = 0.05
 # How often somebody who watches is told.
 TOLD_SECONDS = 0.5
+# How often a source that makes no progress says what it waits for, and how many say so at once.
+WAIT_SECONDS, WAITS_SHOWN = 10.0, 3
 Tell = Callable[[str], None]
 
 
@@ -59,7 +61,8 @@ class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
     the spools and not known to be counted. Counted is here what the root has settled for good, be it in
     windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
-    told yet how much it settled long ago. `fenced` says by name why the root takes nothing of a source."""
+    told yet how much it settled long ago. `fenced` says by name why the root takes nothing of a source,
+    `waits` what a source waits for that has made no progress for some seconds."""
 
     sources: int = 0
     read: int = 0
@@ -72,6 +75,7 @@ class Summary:
     bad: int = 0
     connected: bool = False
     fenced: dict[str, str] = field(default_factory=dict)
+    waits: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     events_per_second: float = 0.0
     problem: str | None = None
@@ -103,7 +107,7 @@ class Sending:
 
     async def run(self, reader: Reader | Iterable[Events] | None, watch: Tell | None = None) -> Summary:
         """Send everything of an input, or what the spool holds; `watch` is told of the progress."""
-        watching = None if watch is None else asyncio.create_task(self._watch(watch))
+        watching = asyncio.create_task(self._watch(watch))
         try:
             bad = await self._read(reader)
             self._end_input(reader, bad)
@@ -115,9 +119,8 @@ class Sending:
             await self._flush()
             self.summary.ok = bad is None
         finally:
-            if watching is not None:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             self._sum_up()
             if not self.summary.ok and self.summary.problem is None:
                 self.summary.problem = self._first_problem()
@@ -259,20 +262,24 @@ class Sending:
                     self._tell_why(each.source)
             raise
 
-    async def _watch(self, watch: Tell) -> None:
-        said, quiet = "", monotonic()
+    async def _watch(self, watch: Tell | None) -> None:
+        said, shown_at = "", -WAIT_SECONDS
         while True:
             await asyncio.sleep(TOLD_SECONDS)
             self._sum_up()
-            if progress(self.summary, self.options.to) != said:
+            if watch is not None and progress(self.summary, self.options.to) != said:
                 said = progress(self.summary, self.options.to)
                 watch(said)
-            for each in self._open.values():
-                if each.source.connected:
-                    quiet = monotonic()
-                elif monotonic() - quiet > 5:
-                    quiet = monotonic()
-                    self._tell_why(each.source)
+            if self.summary.waits and monotonic() - shown_at >= WAIT_SECONDS:
+                shown_at = monotonic()
+                self._show_waits()
+
+    def _show_waits(self) -> None:
+        waits = list(self.summary.waits.items())
+        for name, wait in waits[:WAITS_SHOWN]:
+            self._tell(f"{name}: {wait}; what is accepted is on disk")
+        if len(waits) > WAITS_SHOWN:
+            self._tell(f"{len(waits) - WAITS_SHOWN:,} more sources wait")
 
     def _first_problem(self) -> str | None:
         """Why nothing is sent of a source, and of how many more."""
@@ -292,18 +299,33 @@ class Sending:
             # What it says to do is for the root, and this is the address of a child.
             return f"the root says through the child at {options.to}: {source.fenced}"
         why = source.problem or "no answer yet"
+        remedy = self._remedy(why)
+        return f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
+
+    def _wait(self, source: Source) -> str | None:
+        """What a source waits for, with the remedy where one is known."""
+        wait = source.wait
+        if wait is None:
+            return None
+        if source.fenced is not None:
+            return self._why(source)
+        remedy = self._remedy(source.problem or "")
+        return wait + (f": {remedy}" if remedy else "")
+
+    def _remedy(self, problem: str) -> str | None:
+        options = self.options
         naming = f"{options.child!r} is what --child says; give the name of the node there"
         if options.child is None:
             naming = "give the name of the node there with --child NAME"
         tls = options.credentials is not None
-        remedy = handshakes.remedy(why, tls=tls, option="--to", naming=naming)
-        return f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
+        return handshakes.remedy(problem, tls=tls, option="--to", naming=naming)
 
     def _sum_up(self) -> None:
         summary, opened = self.summary, self._open.values()
         summary.sources = len(opened)
         reasons = {name: each.source.fenced for name, each in self._open.items()}
         summary.fenced = {name: reason for name, reason in reasons.items() if reason is not None}
+        summary.waits = {name: wait for name, each in self._open.items() if (wait := self._wait(each.source))}
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)

@@ -84,6 +84,8 @@ class NodeRuntime:
         self._ready = False
         self._beat: asyncio.Task[None] | None = None
         self._pacing: asyncio.Task[None] | None = None
+        # The number of the connection to the parent that the machine knows of.
+        self._connection = 0
 
     async def start(self, listen: str, parent: str) -> int:
         """Begin; gives the port that it listens on."""
@@ -212,6 +214,10 @@ class NodeRuntime:
         machine = self.machine
         if self._follows:
             self._find()
+        uplink = self.exchange.uplink
+        if uplink.connected and uplink.connections != self._connection:
+            self._connection = uplink.connections
+            machine.on_connected(now())
         if machine.child:
             machine.read_until(self.future.until(wall()))
         sends = machine.flush(now())

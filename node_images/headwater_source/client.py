@@ -6,22 +6,31 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
+import grpc
+import grpc.aio
+
 from headwater.changes import Change
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
+from headwater.machines.route import Connect, Place, Route, Try
 from headwater.machines.source import Settings, SourceMachine
 from headwater_source.spool import Spool
 from headwater_wire import failpoints
 from headwater_wire.clock import now
 from headwater_wire.credentials import Credentials
+from headwater_wire.errors import Malformed
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
 from headwater_wire.outgoing import MESSAGE_LIMIT
 from headwater_wire.v1 import tree_pb2 as pb
 
 log = logging.getLogger(__name__)
-# How long a child to which the root has sent us may be out of reach, in microseconds.
-PATIENCE = 3 * SECOND
+# How long a child that is tried beside the present one may take to answer, in seconds.
+TRY_SECONDS = 3.0
+# After how long without progress a source says what it waits for, in microseconds.
+WAIT_SHOWN = 5 * SECOND
+# Of how many addresses is remembered what was last answered there.
+ANSWERS = 8
 
 
 class _Codec(Codec):
@@ -34,9 +43,9 @@ class _Codec(Codec):
 class SourceClient:
     """Sends what is appended to a spool, until the root has counted it.
 
-    It begins at any child, and goes on at the one that is to read it, as the root says; when that one cannot
-    be reached it begins again. With credentials the name of the first child is `child`; without one, its
-    certificate has to bear its address.
+    It begins at any child, and goes on at the one that is to read it, as the root says; `Route` decides where
+    it connects. With credentials the name of the first child is `child`; without one, its certificate has to
+    bear its address.
     """
 
     def __init__(
@@ -54,57 +63,128 @@ class SourceClient:
         # Up to this number records were sent, acknowledged or not.
         self.sent = 0
         self._offset = 0
-        self._first = (child or "", "")
+        self._child = child or ""
+        self._route: Route | None = None
+        # The number of the connection that the machine knows of.
+        self._connection = 0
+        self._try: asyncio.Task[None] | None = None
+        # What was last answered, by the child and address that were tried; the latest last.
+        self._answers: dict[Place, str] = {}
+        # How far the root had counted when it was last looked, and since when nothing has changed.
+        self._progress, self._progress_at = 0, now()
         self._beat: asyncio.Task[None] | None = None
         # Why it can go no further, if so: what is on disk is sent when the source is opened again.
         self.failed: Exception | None = None
 
     def start(self, address: str) -> None:
-        self._first = (self._first[0], address)
-        self._turn(*self._first)
-        self._beat = asyncio.create_task(self._run())
+        self._route = Route(Place(self._child, address))
+        self._progress_at = now()
+        self._beat = asyncio.create_task(self._run(self._route))
 
     def push(self) -> None:
         """Send now what was appended, as far as there is room on the way."""
         self.exchange.send(self._sends())
 
-    async def _run(self) -> None:
+    async def _run(self, route: Route) -> None:
         ticks = 0
         while self.failed is None:
             ticks += 1
-            # What is appended is pushed at once: there is haste only while something is not answered.
-            busy = self.machine.busy or not self.exchange.uplink.connected
             try:
-                self._follow()
+                reconnected = self._follow(route)
+                # What is appended is pushed at once: there is haste only while something is not answered.
+                busy = self.machine.busy or not self.exchange.uplink.connected
                 self.push()
-                if ticks % 5 == 0 or not busy:
+                if reconnected or ticks % 5 == 0 or not busy:
                     self.exchange.send(self.machine.tick(now()))
             except Exception as error:
                 self._fail(error)
+                break
             await asyncio.sleep(0.05 if busy else 0.5)
 
-    def _turn(self, child: str, address: str) -> None:
-        self.machine.turn()
-        self.exchange.connect(address, child, "root")
-
-    def _follow(self) -> None:
-        """Be where the root says; back to where we began if nobody is there."""
+    def _follow(self, route: Route) -> bool:
+        """Bring machine, route and connection together; gives whether there is a new connection."""
         uplink, machine = self.exchange.uplink, self.machine
+        reconnected = False
         if uplink.connected:
-            machine.child = uplink.peer
-            if machine.assigned is None:
-                return
-            child, address = machine.assigned
-            if child == uplink.peer:
-                machine.avoid = ""
-            elif child and address and child != machine.avoid:
-                log.info("sent on", extra={"source": self.name, "child": child, "address": address})
-                machine.assigned = None
-                self._turn(child, address)
-        elif uplink.address != self._first[1] and now() - uplink.since > PATIENCE:
-            machine.avoid = uplink.parent
-            log.warning("back to where it began", extra={"source": self.name, "child": uplink.parent})
-            self._turn(*self._first)
+            if self._connection != uplink.connections:
+                self._connection, reconnected = uplink.connections, True
+                machine.connect(uplink.peer, now())
+                route.on_connected(uplink.peer, now())
+                self._note_answer(route.place, f"{uplink.peer} has answered")
+        elif uplink.address:
+            machine.disconnect()
+            route.on_lost(now())
+            self._note_answer(route.place, uplink.problem or "no answer yet")
+        if machine.assigned is not None:
+            route.on_assigned(*machine.assigned)
+        step = route.decide(now(), is_silent=machine.is_silent(now()))
+        if isinstance(step, Connect):
+            if uplink.address:
+                log.info("connecting elsewhere", extra={"source": self.name, "place": _named(step.place)})
+            machine.disconnect()
+            self.exchange.connect(step.place.address, step.place.child, "root")
+        elif isinstance(step, Try):
+            self._try = asyncio.create_task(self._try_place(route, step.place))
+        machine.on_unreachable(route.avoid)
+        return reconnected
+
+    async def _try_place(self, route: Route, place: Place) -> None:
+        """Find out who answers at a place, while the present connection stays."""
+        peer = ""
+        try:
+            async with asyncio.timeout(TRY_SECONDS):
+                peer = await self.exchange.reach(place.address, place.child)
+            answer = f"{peer or 'nobody'} has answered"
+        except TimeoutError:
+            answer = f"no answer within {TRY_SECONDS:.0f} s"
+        except grpc.aio.AioRpcError as error:
+            answer = f"{error.code().name}: {error.details()}"
+        except (OSError, Malformed) as error:
+            answer = str(error)
+        self._note_answer(place, answer)
+        if peer != place.child:
+            extra = {"source": self.name, "child": place.child, "address": place.address, "problem": answer}
+            log.warning("the assigned child cannot be reached; the source stays where it is", extra=extra)
+        route.on_tried(place, peer)
+
+    def _note_answer(self, place: Place, answer: str) -> None:
+        self._answers.pop(place, None)
+        self._answers[place] = answer
+        while len(self._answers) > ANSWERS:
+            del self._answers[next(iter(self._answers))]
+
+    @property
+    def wait(self) -> str | None:
+        """What the source waits for, whom it has tried and what they answered, once it has made no progress
+        for some seconds; None while it has nothing to send or gets on."""
+        counted = self.spool.counted
+        if counted != self._progress or self.done:
+            self._progress, self._progress_at = counted, now()
+        seconds = (now() - self._progress_at) // SECOND
+        if now() - self._progress_at < WAIT_SHOWN or self.spool.head == counted:
+            return None
+        tried = "; ".join(f"{_named(place)}: {answer}" for place, answer in reversed(self._answers.items()))
+        return f"no progress for {seconds} s (tried {tried or 'nobody yet'}): {self._obstacle}"
+
+    @property
+    def _obstacle(self) -> str:
+        uplink, machine = self.exchange.uplink, self.machine
+        if self.failed is not None:
+            return f"it cannot go on: {self.failed}"
+        if machine.fenced is not None:
+            return f"the root takes nothing of it: {machine.fenced}"
+        if not uplink.connected:
+            return "no child can be reached"
+        if machine.source is None:
+            return f"{uplink.peer} is connected, but the root has not answered through it"
+        if machine.is_silent(now()):
+            return f"{uplink.peer} is connected, but does not answer"
+        if machine.busy:
+            return (
+                f"{uplink.peer} does not accept more yet: its way up is held up, or the events are too far "
+                "ahead of the other sources or of the clock (`headwater status` says which)"
+            )
+        return f"{uplink.peer} has accepted everything, but the root has not counted it yet"
 
     def _fail(self, error: Exception) -> None:
         self.failed = error
@@ -144,7 +224,12 @@ class SourceClient:
         return self.machine.done
 
     async def stop(self) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
-            await asyncio.gather(self._beat, return_exceptions=True)
+        for task in (self._beat, self._try):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self.exchange.close()
+
+
+def _named(place: Place) -> str:
+    return f"{place.child} at {place.address}" if place.child else place.address

@@ -170,6 +170,11 @@ class Source:
         """Why no child can be reached, if so."""
         return None if self._client is None else self._client.exchange.uplink.problem
 
+    @property
+    def wait(self) -> str | None:
+        """What it waits for, whom it has tried and what they answered, after 5 s without progress."""
+        return None if self._client is None else self._client.wait
+
     # Events
 
     async def send(self, ts: Any, values: Any = None, *, keys: Any = None, marks: Any = None) -> range:

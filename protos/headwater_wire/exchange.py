@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import grpc
@@ -62,7 +63,17 @@ SERVER_OPTIONS = (
 STREAMS = 65_536
 # So many parties are known by one stream: a node has those below it.
 NAMES = 16_384
-FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0
+# gRPC waits between attempts by itself, for up to two minutes, and channels of one process to one address
+# share that: the waits above are enough.
+RECONNECT = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+# How many seconds one attempt to connect may take. A packet for an address whose owner has just gone gets no
+# answer, and only the next attempt reaches the new one. Longer each time that it was not enough, up to gRPC's
+# own bound, for a peer that is slow.
+FIRST_ATTEMPT, LONGEST_ATTEMPT = 2.0, 20.0
 # What an operator can do about a message that is too large, by its kind.
 REMEDIES = {
     "columns": "the record is larger than a message: pass over it with `headwater source skip`",
@@ -401,16 +412,17 @@ class Exchange:
         self._up = asyncio.create_task(self._keep(address, self._above))
 
     async def _keep(self, address: str, queue: Outgoing) -> None:
-        wait = FIRST_WAIT
+        wait, attempt = FIRST_WAIT, FIRST_ATTEMPT
         while True:
             problem: Exception | None = None
             assembly = self._assemblies.assembly()
             taken = asyncio.Event()
+            begin = monotonic()
             try:
-                async with self._channel(address) as channel:
+                async with self._channel(address, self.uplink.parent, attempt) as channel:
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
                     async for message in link(self._saying(queue, queue.turn(), taken)):
-                        wait = FIRST_WAIT
+                        wait, attempt = FIRST_WAIT, FIRST_ATTEMPT
                         taken.set()
                         self._heard_above(assembly, message)
             except (grpc.aio.AioRpcError, OSError) as error:
@@ -428,6 +440,8 @@ class Exchange:
             if task is not None and task.cancelling():
                 # A call that had failed answers a cancellation with its failure: nobody wants it again.
                 return
+            if not self.uplink.connected and monotonic() - begin >= attempt:
+                attempt = min(2 * attempt, LONGEST_ATTEMPT)
             if self.uplink.lost(problem):
                 wait = LONGEST_WAIT
             await asyncio.sleep(wait)
@@ -451,14 +465,33 @@ class Exchange:
             elif wrong is not None:
                 self._refuse(wrong, self.uplink.parent, whole[0].sender)
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
+    async def reach(self, address: str, name: str) -> str:
+        """Who answers at an address, beside the present parent; raises what hinders it. With credentials
+        whoever it is must prove to be `name`, or without one, that the address is its own."""
+
+        async def greet() -> AsyncIterator[bytes]:
+            yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()
+            await asyncio.Event().wait()
+
+        async with self._channel(address, name, FIRST_ATTEMPT) as channel:
+            link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
+            call = link(greet())
+            try:
+                async for message in call:
+                    return parsed(message).sender
+            finally:
+                call.cancel()
+        return ""
+
+    def _channel(self, address: str, name: str, attempt: float) -> grpc.aio.Channel:
+        """`attempt`: how many seconds connecting may take."""
+        options = (*self._options, *RECONNECT, ("grpc.min_reconnect_backoff_ms", int(1_000 * attempt)))
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=self._options)
+            return grpc.aio.insecure_channel(address, options=options)
         # A parent is known by its name, wherever it runs.
-        named = self.uplink.parent
-        override = (("grpc.ssl_target_name_override", named),) if named else ()
+        override = (("grpc.ssl_target_name_override", name),) if name else ()
         channel = self._credentials.channel()
-        return grpc.aio.secure_channel(address, channel, options=(*self._options, *override))
+        return grpc.aio.secure_channel(address, channel, options=(*options, *override))
 
     async def _saying(self, queue: Outgoing, reader: int, taken: asyncio.Event) -> AsyncIterator[bytes]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()

@@ -67,6 +67,7 @@ class Codec:
             sent.keys_per_source,
             sent.parent,
             sent.address,
+            sent.return_timeout,
         )
 
     def _queries(self, sent: Iterable[str]) -> tuple[Query, ...]:
@@ -200,6 +201,7 @@ def _registered(message: said.Registered) -> tuple[str, Any]:
         assigned=map(named, message.assigned),
         nonce=message.nonce,
         keys_per_source=message.keys_per_source,
+        return_timeout=message.return_timeout,
         parent=message.parent,
         address=message.address,
     )

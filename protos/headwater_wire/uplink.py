@@ -26,8 +26,8 @@ class Uplink:
     def __init__(self, name: str) -> None:
         self.name, self.parent, self.address = name, "", ""
         self.connected = False
-        # Who has answered.
-        self.peer = ""
+        # Who has answered, and the number of the connection on which that was.
+        self.peer, self.connections = "", 0
         # Since when it is there or not, by the clock that never goes back.
         self.since = 0
         # What was last said to be wrong; None at first and while all is well.
@@ -43,6 +43,7 @@ class Uplink:
         if not self.connected:
             # The first envelope of a stream is its owner's.
             self.peer = sender
+            self.connections += 1
             self.connected, self.since, self.problem = True, now(), None
             log.info("parent connected", extra=self._who())
 

@@ -143,6 +143,7 @@ class _Program:
             Settings(
                 expected=self._topology.expected,
                 start_timeout=self._topology.start_timeout,
+                return_timeout=self._topology.start_timeout,
                 keys_per_source=self._topology.limits.keys_per_source,
                 managed=self._managed,
             ),

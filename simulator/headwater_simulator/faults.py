@@ -204,6 +204,20 @@ def _clock_back(world: World, fault: Fault) -> bool:
     return True
 
 
+def _takeover(world: World, fault: Fault) -> bool:
+    if fault.other not in world.machines or fault.other == fault.who:
+        return False
+    world.ways.lead(fault.who, (fault.other,))
+    return True
+
+
+def _spread(world: World, fault: Fault) -> bool:
+    if len(world.layers[0]) < 2:
+        return False
+    world.ways.lead(fault.who, tuple(world.layers[0]))
+    return True
+
+
 def _add(world: World, fault: Fault) -> bool:
     machine = world.living_root()
     if machine is None or machine.engine.watermark is None:
@@ -262,6 +276,8 @@ _KINDS: Mapping[str, Callable[[World, Fault], bool]] = {
     "kill": _kill,
     "full": _full,
     "clock_back": _clock_back,
+    "takeover": _takeover,
+    "spread": _spread,
     "add": _add,
     "remove": _remove,
     "retire": _retire,

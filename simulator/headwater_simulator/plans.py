@@ -95,6 +95,9 @@ class Plan:
     tight: bool
     # As many distinct keys a source may bring until faults cease; 0: as many as it likes.
     cap: int = 0
+    # Whether sources connect by address and notice when a connection ends; otherwise they know children by
+    # name, and what is sent to one that is gone is lost without a word.
+    addresses: bool = False
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -127,7 +130,7 @@ class Plan:
             if fault.kind == "join" and fault.who[0] in LETTERS[: len(self.layers)]
         }
         known = {"root", *self.nodes, *joined, *(feed.name for feed in self.feeds)}
-        needed = ("cut", "move", "assign")
+        needed = ("cut", "move", "assign", "takeover")
         return tuple(
             fault
             for fault in self.faults
@@ -147,7 +150,7 @@ class Plan:
             share = getattr(self, what)
             if type(share) not in (int, float) or not 0 <= share <= 1:
                 raise ValueError(f"{what} is {share!r}; give a share from 0 to 1")
-        for what in ("lanes", "wire", "snapshots", "tight"):
+        for what in ("lanes", "wire", "snapshots", "tight", "addresses"):
             if not isinstance(getattr(self, what), bool):
                 raise ValueError(f"{what} is {getattr(self, what)!r}; give true or false")
         sources = [feed.name for feed in self.feeds]
@@ -199,7 +202,7 @@ class Plan:
         _whole("at", fault.at, 0, CEASES - 1)
         _whole("span", fault.span, 0, CEASES)
         _whole("number", fault.number, 0, None)
-        if fault.kind not in KINDS:
+        if fault.kind not in MEANT:
             raise ValueError("no such kind of fault")
         whom, other = MEANT[fault.kind]
         rank = _rank(fault.who)
@@ -244,6 +247,7 @@ def draw(seed: int) -> Plan:
     for feed in feeds:
         parents[feed.name] = rng.choice(layers[0])
     faults = _faults(rng, layers, feeds) if rng.random() < 0.95 else ()
+    address_faults = _address_faults(Random(f"{seed} addresses"), layers[0])
     # Those who come later are waited for, or not.
     total, early = len(feeds), sum(not feed.begins for feed in feeds)
     return Plan(
@@ -252,7 +256,7 @@ def draw(seed: int) -> Plan:
         layers,
         parents,
         feeds,
-        faults,
+        (*faults, *address_faults),
         expected=max(rng.choice([total - 1, total, total, early, early, total + 1]), 1),
         loss=rng.choice([0, 0, 0.05, 0.15]),
         repeat=rng.choice([0, 0, 0.1, 0.2]),
@@ -262,6 +266,7 @@ def draw(seed: int) -> Plan:
         snapshots=rng.random() < 0.5,
         tight=rng.random() < 0.4,
         cap=rng.choice([0, 0, 0, 0, 0, 0, 0, 1, 2, 2]),
+        addresses=bool(address_faults),
     )
 
 
@@ -333,6 +338,11 @@ KINDS = {
     "retire": 2,
     "clock_back": 1,  # a child's clock goes behind: what comes lies in its future
 }
+# Faults of addresses, drawn apart from the others so that what a seed means beside them stays the same.
+ADDRESS_KINDS = {
+    "takeover": 1,  # the address of a child leads to another one
+    "spread": 1,  # the address of a child leads to any of the children, another one at each connection
+}
 FAILPOINTS = ("append", "appended", "sync", "synced", "emit", "emitted")
 # Whom each kind befalls, and what its `other` is.
 MEANT = {
@@ -348,6 +358,8 @@ MEANT = {
     "join": ("a node", "one above it"),
     "kill": ("root", "a failpoint"),
     "clock_back": ("a child", "nobody"),
+    "takeover": ("a child", "a child"),
+    "spread": ("a child", "nobody"),
 }
 # Who those are, by what their names begin with, upwards.
 RANKS = {
@@ -404,4 +416,16 @@ def _faults(rng: Random, layers: Sequence[Sequence[str]], feeds: Sequence[Feed])
         for kind in ("add", "add", "add", "remove"):
             at, span, number = rng.randint(20, CEASES * 2 // 3), rng.randint(5, 80), rng.randint(0, 9)
             faults.append(Fault(at, kind, "root", "", span, number))
+    return tuple(faults)
+
+
+def _address_faults(rng: Random, children: Sequence[str]) -> tuple[Fault, ...]:
+    """In a third of the runs addresses do not lead where they did."""
+    if rng.random() >= 0.35:
+        return ()
+    faults = []
+    for _ in range(rng.randint(1, 3)):
+        kind = rng.choices(list(ADDRESS_KINDS), list(ADDRESS_KINDS.values()))[0]
+        who, other = rng.choice(children), rng.choice(children) if kind == "takeover" else ""
+        faults.append(Fault(rng.randint(5, CEASES - 20), kind, who, other, rng.randint(5, 80)))
     return tuple(faults)

@@ -20,6 +20,7 @@ from headwater_simulator.faults import befall
 from headwater_simulator.judge import Broken, Judge
 from headwater_simulator.network import Network
 from headwater_simulator.plans import CEASES, END, FAR, LETTERS, Fault, Plan
+from headwater_simulator.ways import Ways, address_of
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2
 
@@ -75,6 +76,7 @@ class World:
         self._clocks: dict[str, int] = {}
         # How many processes each has had, by which the ticks of those before are known.
         self._lives: Counter[str] = Counter()
+        self.ways = Ways(self._lives, lambda name: name in self.machines)
         self._older, self._judged = False, 0
         for name in ["root", *plan.nodes]:
             self.make(name)
@@ -162,9 +164,12 @@ class World:
         feed, spool = self.feeds[name], self.spools[name]
         spool.open(f"o{self._nonce()}")
         self.judge.histories[spool.opening] = spool.records
-        times = {"patience": 60, "repeat": 60, "greeting": 10, "inquiry": 25, "retry": 12}
+        times = {"patience": 60, "repeat": 60, "greeting": 10, "inquiry": 25, "retry": 12, "silence": 40}
+        times["nudge"] = 12 if self.plan.addresses else times["inquiry"]
         settings = source.Settings(feed.site, feed.lateness, rows=12, **times)
-        self.machines[name] = source.SourceMachine(name, spool, settings, self.parent[name])
+        child = "" if self.plan.addresses else self.parent[name]
+        self.machines[name] = source.SourceMachine(name, spool, settings, child)
+        self.ways.begin(name)
 
     def _new_node(self, name: str) -> node.NodeMachine:
         tight = self.plan.tight
@@ -186,7 +191,7 @@ class World:
         )
         child, token = name in self.layers[0], self._nonce()
         made = node.NodeMachine(
-            name, self.parent[name], bounds, child=child, token=token, address=f"at {name}"
+            name, self.parent[name], bounds, child=child, token=token, address=address_of(name)
         )
         made.read_until(PRESENT)
         return made
@@ -195,6 +200,7 @@ class World:
         settings = root.Settings(
             expected=self.plan.expected,
             start_timeout=60,
+            return_timeout=60 if self.plan.addresses else 0,
             memory=120,
             admission=15,
             keys_per_source=0 if self.quiet else self.plan.cap,
@@ -273,6 +279,9 @@ class World:
                 self.judge.crowds(send.message)
             if self._watched:
                 self._watch(self.now, name, send)
+            if self.plan.addresses and name in self.feeds and send.to != self.ways.connected(name):
+                # A child does not pass on what a source says to another one.
+                continue
             for time in self.network.times(name, send.to, self.now):
                 self.at(time, self._receive, name, send.to, send.message)
 
@@ -345,7 +354,7 @@ class World:
     def _follow(self, name: str, machine: source.SourceMachine) -> None:
         """Whoever owns the connections of a source follows a redirect, or finds nobody there."""
         chance = self._chance_of(name)
-        if machine.assigned is not None:
+        if machine.assigned is not None and not self.plan.addresses:
             child = machine.assigned[0]
             if child == self.parent[name]:
                 machine.avoid = ""
@@ -355,7 +364,10 @@ class World:
                 self.parent[name] = child
         if self.parent[name] not in self.machines and chance.random() < 0.3:
             self.parent[name] = chance.choice(self.layers[0])
-        machine.child = self.parent[name]
+        if self.plan.addresses:
+            self.ways.follow(name, machine, self.parent[name], self._clock(name), chance)
+        else:
+            machine.child = self.parent[name]
         if self.quiet or chance.random() < 0.05:
             self._skip(name, machine)
         if machine.fenced is not None and chance.random() < (0.1 if self.quiet else 0.02):

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.machines.dealing import INTERVAL, STAY
-from headwater.machines.messages import Challenge, Hello, Leave, Register, Registered, Welcome
+from headwater.machines.messages import Challenge, Hello, Leave, Register, Registered, Silent, Welcome
 from headwater.machines.records import Planned, Rate, Specified
 from headwater.machines.root import RootMachine, Settings
 from headwater.queries import Query
+from headwater.sources import SourceId
 from headwater.windows import Tumbling
 from tests.harness import joined
 from tests.machines.world import Disk
@@ -200,3 +201,68 @@ def test_whatever_is_planned_nobody_stays_with_a_child_that_is_to_have_none(
                 smallest = min(rates[dealt._site(name)] for name in dealt.machine.members.sources_of(child))
                 for other in takers - {child}:
                     assert plan[other] - dealt.loads.get(other, 0.0) < smallest + 1e-6
+
+
+def test_a_source_that_cannot_reach_its_child_is_read_where_it_is_and_stays_there() -> None:
+    """Also where its child takes more than it should: to assign it again would be in vain."""
+    dealt = Dealt({"a": 2.0, "b": 2.0, "c": 2.0})
+    for n in range(3):
+        welcome = dealt.greet(f"s{n}", "a")
+        assert welcome is not None
+        while welcome.child != "a":
+            welcome = dealt.greet(f"s{n}", "a", avoid=welcome.child)
+            assert welcome is not None
+    assert dealt.loads == {"a": 3.0}
+    moved = 0
+    for _ in range(10):
+        dealt.now += STAY
+        for send in dealt.machine.tick(dealt.now):
+            moved += 1
+            assert isinstance(send.message, Welcome)
+            welcome = dealt.greet(SourceId.of(send.message.source).name, "a", avoid=send.message.child)
+            assert welcome is not None
+            assert welcome.child == "a"
+    # Each has found out once that neither of the others can be reached.
+    assert moved <= 6
+    assert dealt.settled() == 0
+    # A child that comes back may be reached by now.
+    joined(dealt.machine, "b", token="another")
+    dealt.now += STAY
+    assert len(dealt.machine.tick(dealt.now)) == 1
+
+
+def test_a_root_that_comes_back_gives_nobody_up_for_some_time() -> None:
+    disk = Disk()
+
+    def rooted() -> RootMachine:
+        draws = iter(range(1_000_000))
+        return RootMachine(
+            [Query("q", Tumbling(10), "sum")],
+            Settings(expected=1, return_timeout=100),
+            disk,
+            lambda: f"nonce-{disk.term}-{next(draws)}",
+            lambda position, results: None,
+        )
+
+    machine = rooted()
+    machine.begin()
+    joined(machine, "a")
+    hello = Hello("s", "spool", "opening", 0, 0, 0, via="a")
+    (asked,) = machine.step("a", hello, 0)
+    assert isinstance(asked.message, Challenge)
+    machine.step("a", replace(hello, echo=asked.message.nonce), 0)
+    (source,) = machine.engine.sources.values()
+    silent = Silent("a", 1, source.name, source.prefix)
+    records = disk.open()
+    back = rooted()
+    for position, record in enumerate(records, start=1):
+        back.replay(position, record)
+    back.begin()
+    back.tick(1_000)
+    back.step("a", silent, 1_099)
+    assert not back.engine.sources[source.name].idle
+    back.step("a", silent, 1_100)
+    assert back.engine.sources[source.name].idle
+    # One that has not been away decides at once.
+    machine.step("a", silent, 1)
+    assert source.idle

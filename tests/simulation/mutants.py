@@ -47,6 +47,7 @@ from headwater.machines.records import Body, Idled, Opened, Resumed, Retired, Sk
 from headwater.machines.room import Room
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import Later, RootLane
+from headwater.machines.route import Place, Route
 from headwater.machines.source import SourceMachine
 from headwater.machines.state import State
 from headwater.machines.terms import Terms
@@ -248,8 +249,8 @@ def _(patch: Patch) -> None:
         if not message.generation or self.members.holds(message):
             registers(self, sender, message, out)
 
-    def heeded(self: RootMachine, message: Silent, out: Outbox) -> None:
-        silent(self, replace(message, generation=self.members.generation(message.child)), out)
+    def heeded(self: RootMachine, message: Silent, now: int, out: Outbox) -> None:
+        silent(self, replace(message, generation=self.members.generation(message.child)), now, out)
 
     patch.setattr(RootMachine, "_is_member", is_member)
     patch.setattr(RootMachine, "_register", register)
@@ -648,6 +649,48 @@ def _(patch: Patch) -> None:
     patch.setattr(Root, "_edge", edge)
 
 
+# Connections
+
+
+@mutant(
+    "an address is a child",
+    9,
+    "a source goes on talking to the child that it first met, whoever is at the other end by now",
+    STUCK,
+)
+def _(patch: Patch) -> None:
+    sound = SourceMachine.connect
+
+    def connect(self: SourceMachine, child: str, now: int) -> None:
+        sound(self, self.__dict__.setdefault("_met", child), now)
+
+    patch.setattr(SourceMachine, "connect", connect)
+
+
+@mutant(
+    "the assigned child is at its address",
+    9,
+    "a source takes whoever answers at the address of its child for that child",
+    STUCK,
+)
+def _(patch: Patch) -> None:
+    sound, connected = SourceMachine.connect, Route.on_connected
+
+    def on_tried(self: Route, place: Place, peer: str) -> None:
+        self._trying, self._reached = None, place if peer else None
+
+    def on_connected(self: Route, peer: str, now: int) -> None:
+        connected(self, self.place.child or peer, now)
+
+    def connect(self: SourceMachine, child: str, now: int) -> None:
+        assigned = "" if self.assigned is None else self.assigned[0]
+        sound(self, assigned or child, now)
+
+    patch.setattr(Route, "on_tried", on_tried)
+    patch.setattr(Route, "on_connected", on_connected)
+    patch.setattr(SourceMachine, "connect", connect)
+
+
 # Flow control
 
 
@@ -695,6 +738,16 @@ mutant("early batch that is over", 14, "what is ahead of lane 0 waits, also if i
 # less far: what it sends next does not fit there (rule 6) or is a duplicate, or its next probe says so
 # (rule 9), and the answer puts it right. A source trims by what the root says was counted (rule 1), so that
 # nothing is lost meanwhile. What is left out here saves work, not events.
+
+
+@covered(
+    "keep the stream on a new connection",
+    9,
+    "what was sent on the connection before is not sent again at once",
+    "it is sent again when its time comes, only later",
+)
+def _(patch: Patch) -> None:
+    patch.setattr(Link, "reset", lambda self: None)
 
 
 @covered(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headwater.machines.messages import Ack, Columns, Commit, Fenced, Hello, Resync, Standing, Welcome
+from headwater.machines.messages import Ack, Columns, Commit, Fenced, Hello, Probe, Resync, Standing, Welcome
 from headwater.machines.source import Settings, SourceMachine
 from headwater.prefix import Prefix
 from headwater.sources import SourceId
@@ -94,3 +94,50 @@ def test_a_source_that_nobody_answers_says_hello_every_few_seconds(tmp_path: Pat
         # One that was told that it may not has been heard.
         machine.step("c", Fenced("s", spool.opening, "another spool has this name"), 0)
         assert len(hellos(machine, 300)) < 20
+
+
+def test_on_a_new_connection_everything_is_sent_at_once(tmp_path: Path) -> None:
+    """However long the one before was of no use: what was missed on it has nothing to do with this one."""
+    settings = Settings(rows=100)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        machine, (before,) = welcomed(spool)
+        now = 0
+        while now < 60_000_000:
+            now += settings.retry
+            machine.tick(now)
+        machine.disconnect()
+        # Nobody is there: nothing is sent, and nothing is missed.
+        assert machine.tick(now + settings.repeat) == []
+        now += 2 * settings.repeat
+        machine.connect("c", now)
+        sent = [each.message for each in (*machine.send(now), *machine.tick(now))]
+        (again,) = [each for each in sent if isinstance(each, Columns)]
+        assert again.stream != before.stream
+        assert np.array_equal(again.batch.ts, before.batch.ts)
+        assert [each for each in sent if isinstance(each, Hello)]
+
+
+def test_a_source_talks_to_whoever_is_at_the_other_end(tmp_path: Path) -> None:
+    """Behind one address there may be another child at each connection."""
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        machine, _ = welcomed(spool)
+        machine.connect("d", 1)
+        assert {each.to for each in (*machine.send(1), *machine.tick(1))} == {"d"}
+
+
+def test_a_child_that_answers_questions_is_not_silent(tmp_path: Path) -> None:
+    """One that has no room for records answers what it is asked."""
+    settings = Settings(rows=100)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        machine, (sent,) = welcomed(spool)
+        now = settings.retry
+        while now <= 2 * settings.silence:
+            asked = [each.message for each in machine.tick(now) if isinstance(each.message, Probe)]
+            assert not machine.is_silent(now)
+            if asked:
+                machine.step("c", Commit(sent.stream, {}, None), now)
+            now += settings.retry
+        assert machine.is_silent(now + settings.silence)

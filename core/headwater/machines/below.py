@@ -102,7 +102,7 @@ class Below:
         holding = self._holding
         if not self._child:
             return
-        self._silence.heard(name, now)
+        self._silence.on_heard(name, now)
         if holding.draining:
             return
         if holding.is_gone(name):

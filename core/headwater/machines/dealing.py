@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headwater.machines.reachability import Reachability
 from headwater.machines.recent import Recent
 from headwater.machines.state import State
 from headwater.sources import SourceId
@@ -22,18 +23,18 @@ SLACK = 1e-9
 class Dealing:
     """Over the children that are planned. Nothing here is state: all of it follows from the log."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, reachability: Reachability) -> None:
+        self._state, self._reachability = state, reachability
         self._loads: dict[str, float] = {}
         # Of which state of the assignment these loads are.
         self._turns: int | None = None
         self._moved: Recent[str, int] = Recent(STAY)
         self._looked: int | None = None
 
-    def chosen(self, site: str, lateness: int, avoid: str) -> str | None:
-        """The child that has the most room for such a source; None if there is none."""
+    def chosen(self, source: str, site: str, lateness: int, avoid: str) -> str | None:
+        """The child that has the most room for a source and can be reached by it; None if there is none."""
         weight = self._state.members.rate(site, lateness)
-        return self._roomiest(weight, avoid, self._counted())
+        return self._roomiest(source, weight, avoid, self._counted())
 
     def load(self, child: str) -> float:
         """Items a second of the sources that a child is to read, as planned."""
@@ -86,28 +87,34 @@ class Dealing:
         self, child: str, capacity: float, loads: Mapping[str, float], now: int
     ) -> tuple[str, str] | None:
         """A source of a child, and who is to read it."""
-        # Of sources that send as much, one is like the other.
-        tried: set[float] = set()
+        # Of sources that send as much and can go to the same child, one is like the other.
+        tried: set[tuple[float, str | None]] = set()
         for source in self._state.members.sources_of(child):
             last = self._moved.get(source)
             weight = self._weight(source)
-            if weight in tried or (last is not None and now - last < STAY):
+            if last is not None and now - last < STAY:
                 continue
-            tried.add(weight)
-            to = self._roomiest(weight, child, loads)
-            if to is None:
-                return None
+            to = self._roomiest(source, weight, child, loads)
+            if to is None and capacity <= 0:
+                # Its child ends in any case: it is to find another one, wherever that is.
+                to = self._roomiest(source, weight, child, loads, anywhere=True)
+            if to is None or (weight, to) in tried:
+                continue
+            tried.add((weight, to))
             # Off a child that is to have none at any rate; else only where there is room for it.
             room = self._state.members.planned[to].capacity - loads.get(to, 0.0)
             if capacity <= 0 or weight <= room * (1 + SLACK):
                 return source, to
         return None
 
-    def _roomiest(self, weight: float, avoid: str, loads: Mapping[str, float]) -> str | None:
+    def _roomiest(
+        self, source: str, weight: float, avoid: str, loads: Mapping[str, float], *, anywhere: bool = False
+    ) -> str | None:
+        """The child with the most room; `anywhere`: also one that the source has tried in vain."""
         shares = (
             ((loads.get(node, 0.0) + weight) / capacity, node)
             for node, capacity in self._takers()
-            if node != avoid
+            if node != avoid and (anywhere or self._reachability.can_reach(source, node))
         )
         return min(shares, default=(0.0, None))[1]
 

@@ -47,6 +47,10 @@ class Link:
         self.opened = True
         return True
 
+    def reset(self) -> None:
+        """There is another connection: the next stream is opened at once, as patient as a first one."""
+        self.opened, self.silent = False, 0
+
     def mine(self, stream: Stream, now: int) -> bool:
         """Whether an answer is for this stream; any other one is not heeded."""
         if stream != self.stream:

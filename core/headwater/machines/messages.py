@@ -85,6 +85,8 @@ class Registered:
     keys_per_source: int = 0
     parent: str = ""
     address: str = ""
+    # How long a source that has not come to this child yet may be silent at the least, in microseconds.
+    return_timeout: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,8 @@ class NodeMachine:
         if not self.registered or self.asks or not self._said or now - self._said >= self.settings.repeat:
             self._register(now, out)
         if self.registered and not self.asks:
-            self._upwards.repeat(self._upwards.open(self.parent, now), now, out)
+            self._upwards.open(self.parent, now)
+            self._upwards.repeat(now, out)
             if self.child:
                 self._report_silence(now, out)
                 self._report_crowds(out)
@@ -151,6 +152,11 @@ class NodeMachine:
     def turn(self, parent: str) -> None:
         """Send to another parent from now on; the root hears of it soon."""
         self.parent, self._said = parent, 0
+
+    def on_connected(self, now: int) -> None:
+        """There is a new connection to the parent: what was not answered is said there at once."""
+        self._upwards.link.reset()
+        self._silence.restart(now)
 
     def leave(self) -> list[Send]:
         """Take nothing more from sources; the root is told, so that they are read by others."""
@@ -232,6 +238,7 @@ class NodeMachine:
                 self._nonce = message.nonce
                 self._register(now, out)
             return
+        self._silence.grace = message.return_timeout
         self._silence.assign(message.assigned, now)
         self._below.keys.cap = message.keys_per_source
         self.asks = False

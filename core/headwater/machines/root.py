@@ -37,6 +37,7 @@ from headwater.machines.messages import (
 from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
 from headwater.machines.positions import Positions
+from headwater.machines.reachability import Reachability
 from headwater.machines.recent import Recent
 from headwater.machines.records import (
     Admitted,
@@ -75,6 +76,8 @@ class Settings:
 
     expected: int = 1
     start_timeout: int = 30_000_000
+    # How long sources that the tree itself has cut off have to find their way again before one is given up.
+    return_timeout: int = 30_000_000
     pending: int = 64
     # For how long is remembered who has asked what was counted.
     memory: int = 600_000_000
@@ -111,12 +114,16 @@ class RootMachine:
         self.senders: dict[str, str] = {}
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
+        # Whether it has come back from its log, and since when: for `return_timeout` no source is given up.
+        self._came_back = False
+        self._came_back_at: int | None = None
         self._go_on(State(self.queries, settings.expected, settings.apart, engine))
 
     def _go_on(self, state: State) -> None:
         self._state = state
         self._commits = Commits(state, self._journal, self._emit)
-        self._dealing = Dealing(state)
+        self._reachability = Reachability(state.members)
+        self._dealing = Dealing(state, self._reachability)
         self._positions = Positions(state, self._commits, self.settings.pending, self.settings.memory)
 
     # The caller's side
@@ -172,7 +179,7 @@ class RootMachine:
         elif isinstance(message, Hello):
             self._hello(sender, message, now, out)
         elif isinstance(message, Silent) and sender == message.child:
-            self._silent(message, out)
+            self._silent(message, now, out)
         elif isinstance(message, Crowded) and sender == message.child:
             self._crowded(message, out)
         return out.sends
@@ -180,6 +187,8 @@ class RootMachine:
     def tick(self, now: int) -> list[Send]:
         """Commit what waits; start without those who have not come in time."""
         out = Outbox()
+        if self._came_back and self._came_back_at is None:
+            self._came_back_at = now
         self._commits.commit(out)
         if self.engine.started or not self.engine.sources:
             self._waits_since = None
@@ -198,6 +207,7 @@ class RootMachine:
 
     def begin(self) -> None:
         """The log was replayed: begin a term. Nothing is taken before."""
+        self._came_back = self.position > 0
         began = Began(self._journal.term, self._draw(), self.settings.expected)
         self._commits.decide(began, *map(Retired, self._superseded()))
 
@@ -380,6 +390,7 @@ class RootMachine:
                 keys_per_source=self.settings.keys_per_source,
                 parent=parent,
                 address=address,
+                return_timeout=self.settings.return_timeout,
             ),
         )
 
@@ -392,8 +403,13 @@ class RootMachine:
 
     # Sources
 
-    def _silent(self, message: Silent, out: Outbox) -> None:
+    def _silent(self, message: Silent, now: int, out: Outbox) -> None:
         source = self.engine.sources.get(message.source)
+        if self._came_back:
+            # Whoever was cut off while the root was away finds its way again first.
+            if self._came_back_at is None or now - self._came_back_at < self.settings.return_timeout:
+                return
+            self._came_back = False
         if message.generation != self.members.generation(message.child):
             return
         # Before all are there nobody is given up (rule 13); then also one who has never said anything.
@@ -449,6 +465,9 @@ class RootMachine:
                 return
             self._admissions.put(message.name, now, now)
         self._commits.decide(*placed)
+        if message.avoid:
+            self._reachability.note_unreachable(message.name, message.avoid)
+        self._reachability.note_reached(message.name, message.via)
         moves = self._moves(message)
         if moves:
             # Whoever it was that chose the other one: only who reads a source can tell of its silence and of
@@ -474,15 +493,23 @@ class RootMachine:
         return not isinstance(placed, str) and not any(isinstance(body, Admitted) for body in placed)
 
     def _child_of(self, message: Hello) -> str:
-        """By whom a source is to be read: as assigned, if that child is there, else by whom it is planned, or
-        by who passed it on."""
+        """By whom a source is to be read: as assigned, if that child is there and can be reached; by the
+        child that has passed its hello on, if the assigned one cannot; else by the one with the most room."""
         child, members = self.members.assigned(message.name), self.members
         planned = members.spec is None or (child in members.planned and members.planned[child].capacity > 0)
         if child is not None and members.is_live(child) and child != message.avoid and planned:
             return child
-        if members.spec is not None:
-            return self._dealing.chosen(message.site, message.lateness, message.avoid) or message.via
-        return message.via
+        if members.spec is None or (
+            child is not None and child == message.avoid and self._takes(message.via)
+        ):
+            return message.via
+        avoided = message.avoid if self.members.assigned(message.name) == message.avoid else ""
+        return self._dealing.chosen(message.name, message.site, message.lateness, avoided) or message.via
+
+    def _takes(self, child: str) -> bool:
+        """Whether a child is there and is planned to read sources."""
+        planned = self.members.planned.get(child)
+        return planned is not None and planned.capacity > 0 and self.members.is_live(child)
 
     def _moves(self, message: Hello) -> bool:
         """Whether another child is to read a source than before, or one where nobody was to."""

@@ -6,12 +6,19 @@ from collections.abc import Collection, Iterable, Iterator
 
 
 class Silence:
-    """The sources that the log says are read here, and when each was last heard of."""
+    """The sources that the log says are read here, and when each was last heard of.
 
-    def __init__(self, bound: int) -> None:
-        """`bound` in microseconds of the caller's clock."""
+    A source that has not come since it was assigned here, or since this child itself was cut off from the
+    tree, may still look for its way: it has `grace` for that, if that is longer.
+    """
+
+    def __init__(self, bound: int, grace: int = 0) -> None:
+        """Both in microseconds of the caller's clock."""
+        self.grace = grace
         self._bound = bound
         self._heard: dict[str, int] = {}
+        # Of these nothing was heard yet.
+        self._awaited: set[str] = set()
 
     @property
     def assigned(self) -> Collection[str]:
@@ -19,12 +26,28 @@ class Silence:
 
     def assign(self, sources: Iterable[str], now: int) -> None:
         """Read these from now on; the silence of others than before counts from here on."""
-        self._heard = {name: self._heard.get(name, now) for name in sources}
+        before, self._heard = self._heard, {}
+        for name in sources:
+            if name not in before:
+                self._awaited.add(name)
+            self._heard[name] = before.get(name, now)
+        self._awaited &= self._heard.keys()
 
-    def heard(self, name: str, now: int) -> None:
+    def on_heard(self, name: str, now: int) -> None:
         if name in self._heard:
             self._heard[name] = now
+            self._awaited.discard(name)
+
+    def restart(self, now: int) -> None:
+        """The tree was cut off: whoever is silent may have been so because of that."""
+        self._heard = dict.fromkeys(self._heard, now)
+        self._awaited = set(self._heard)
 
     def quiet(self, now: int) -> Iterator[str]:
         """Those of whom nothing was heard for long, counted from the start here if they never came."""
-        return (name for name, heard in self._heard.items() if now - heard > self._bound)
+        patience = max(self._bound, self.grace)
+        return (
+            name
+            for name, heard in self._heard.items()
+            if now - heard > (patience if name in self._awaited else self._bound)
+        )

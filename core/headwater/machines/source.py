@@ -73,6 +73,10 @@ class Settings:
     inquiry: int = 5_000_000
     # How long an answer is waited for before records are sent again.
     retry: int = 1_000_000
+    # How long a child with records may say nothing before it is asked whether it is there.
+    nudge: int = 1_000_000
+    # How long a child may leave records and questions unanswered before the connection is taken for dead.
+    silence: int = 4_000_000
 
 
 @dataclass(slots=True)
@@ -116,8 +120,8 @@ class SourceMachine:
         # When it said hello last, and how long it waits to say so again.
         self._said, self._patience = -settings.repeat, settings.greeting
         self._asked = -settings.inquiry
-        # To whom it has said hello last.
-        self._greeted = ""
+        # To whom it has said hello last, and when anybody has last said anything.
+        self._greeted, self._heard = "", 0
 
     @property
     def done(self) -> bool:
@@ -131,6 +135,7 @@ class SourceMachine:
 
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         out = Outbox()
+        self._heard = now
         if isinstance(message, Challenge) and message.opening == self.spool.opening:
             self._echo = message.nonce
             self._patience = self.settings.greeting
@@ -147,9 +152,24 @@ class SourceMachine:
             self._counted(message)
         return out.sends
 
-    def turn(self) -> None:
-        """Whoever owns the connections turns to another child: say hello there, whoever it is."""
-        self.child = self._greeted = ""
+    def connect(self, child: str, now: int) -> None:
+        """A child has answered on a new connection: what was not answered is sent there at once."""
+        self.child, self._greeted, self._heard = child, "", now
+        self._patience = self.settings.greeting
+        self._link.reset()
+
+    def disconnect(self) -> None:
+        """There is no connection: nothing is sent, and no answer is missed."""
+        self.child = ""
+
+    def on_unreachable(self, child: str) -> None:
+        """The child that is to read this source cannot be reached, or can be again: the root hears of it."""
+        if child != self.avoid:
+            self.avoid, self._greeted = child, ""
+
+    def is_silent(self, now: int) -> bool:
+        """Whether the child answers neither records nor questions."""
+        return bool(self.child and self._under_way) and now - self._heard > self.settings.silence
 
     def send(self, now: int) -> list[Send]:
         """Send what is there, as far as there is room on the way."""
@@ -187,7 +207,9 @@ class SourceMachine:
             if now - sent.said >= self.settings.retry << min(sent.repeated, 4):
                 sent.said, sent.repeated = now, sent.repeated + 1
                 out.add(self._link.parent, sent.columns)
-        if fresh or now - self._asked >= self.settings.inquiry:
+        # A child that has no room for records still answers questions: one that does not is not there.
+        waits = bool(self._under_way) and now - self._heard >= self.settings.nudge
+        if fresh or now - self._asked >= (self.settings.nudge if waits else self.settings.inquiry):
             self._asked = now
             if self._probe is None or self._probe[1] != self._acknowledged:
                 self._probe = (self._link.next_id(), self._acknowledged)

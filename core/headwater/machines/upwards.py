@@ -25,14 +25,15 @@ class Upwards:
         self._echoes: dict[str, Echo] = {}
         self._interest: set[str] = set()
         self._thorough = 0
+        # Whether the stream was opened since everything was last said on it.
+        self._fresh = False
 
-    def open(self, parent: str, now: int) -> bool:
-        """Look whether the stream still serves; True if it is a new one."""
-        fresh = self.link.open(parent, now)
-        if fresh:
+    def open(self, parent: str, now: int) -> None:
+        """Open another stream if the one there is does not serve any more."""
+        if self.link.open(parent, now):
+            self._fresh = True
             for lane in self._holding.lanes.values():
                 lane.probe = None
-        return fresh
 
     def ask(self, lane: Lane, names: Iterable[str], out: Outbox) -> None:
         ask = Ask(self.link.stream, lane.number, tuple(names), self._holding.version)
@@ -51,8 +52,9 @@ class Upwards:
         """What was gathered becomes a batch."""
         self.deliver(lane, lane.make(self._holding.watermark), now, out)
 
-    def repeat(self, fresh: bool, now: int, out: Outbox) -> None:
+    def repeat(self, now: int, out: Outbox) -> None:
         """Say again what was not answered, and ask how things stand above; all of it on a fresh stream."""
+        fresh, self._fresh = self._fresh, False
         thorough = fresh or now - self._thorough >= self._settings.thorough
         if thorough:
             self._thorough = now

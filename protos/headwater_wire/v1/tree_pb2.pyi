@@ -94,7 +94,7 @@ class Register(_message.Message):
     def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class Registered(_message.Message):
-    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source", "parent", "address")
+    __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source", "parent", "address", "return_timeout")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class Registered(_message.Message):
     KEYS_PER_SOURCE_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RETURN_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     node: str
     token: str
     generation: int
@@ -115,7 +116,8 @@ class Registered(_message.Message):
     keys_per_source: int
     parent: str
     address: str
-    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ..., keys_per_source: _Optional[int] = ..., parent: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    return_timeout: int
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., generation: _Optional[int] = ..., queries: _Optional[_Iterable[str]] = ..., changes: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., assigned: _Optional[_Iterable[_Union[Named, _Mapping]]] = ..., nonce: _Optional[str] = ..., keys_per_source: _Optional[int] = ..., parent: _Optional[str] = ..., address: _Optional[str] = ..., return_timeout: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
     __slots__ = ("node", "generation")

@@ -1,0 +1,46 @@
+"""How long a source may be silent: one that the tree itself has cut off has longer (rule 14)."""
+
+from __future__ import annotations
+
+from headwater.machines.silence import Silence
+
+
+def test_a_source_that_was_heard_has_the_bound() -> None:
+    silence = Silence(30, grace=60)
+    silence.assign(["s"], 0)
+    silence.on_heard("s", 5)
+    assert list(silence.quiet(35)) == []
+    assert list(silence.quiet(36)) == ["s"]
+
+
+def test_a_source_that_has_not_come_yet_has_the_start_timeout() -> None:
+    silence = Silence(30, grace=60)
+    silence.assign(["s", "t"], 0)
+    silence.on_heard("t", 1)
+    assert list(silence.quiet(59)) == ["t"]
+    assert list(silence.quiet(61)) == ["s", "t"]
+
+
+def test_the_bound_holds_where_it_is_longer_than_the_start_timeout() -> None:
+    silence = Silence(90, grace=60)
+    silence.assign(["s"], 0)
+    assert list(silence.quiet(90)) == []
+    assert list(silence.quiet(91)) == ["s"]
+
+
+def test_after_an_interruption_every_source_has_the_start_timeout_again() -> None:
+    silence = Silence(30, grace=60)
+    silence.assign(["s"], 0)
+    silence.on_heard("s", 1)
+    silence.restart(25)
+    assert list(silence.quiet(84)) == []
+    silence.on_heard("s", 40)
+    assert list(silence.quiet(71)) == ["s"]
+
+
+def test_being_assigned_again_gives_nobody_longer() -> None:
+    silence = Silence(30, grace=60)
+    silence.assign(["s"], 0)
+    silence.on_heard("s", 1)
+    silence.assign(["s", "t"], 20)
+    assert list(silence.quiet(32)) == ["s"]
