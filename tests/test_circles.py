@@ -1,0 +1,61 @@
+"""CONTRIBUTING.md lists every test that CI leaves out, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def _marks(nodes: list[ast.expr]) -> set[str]:
+    """The names of the markers of a decorator list or of `pytestmark`."""
+    text = " ".join(ast.unparse(node) for node in nodes)
+    return set(re.findall(r"pytest\.mark\.(\w+)", text))
+
+
+def _tests(folder: str) -> Iterator[tuple[Path, str, set[str]]]:
+    """Every test of a folder: its file, its name, its markers."""
+    for path in sorted((ROOT / folder).rglob("test_*.py")):
+        body = ast.parse(path.read_text()).body
+        of_module = {
+            mark
+            for node in body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+            for mark in _marks([node.value])
+        }
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield path.relative_to(ROOT), node.name, of_module | _marks(node.decorator_list)
+
+
+def _outside() -> list[tuple[Path, str]]:
+    """The tests that CI leaves out."""
+    found = [(path, name) for path, name, marks in _tests("tests") if "extended" in marks]
+    return found + [(path, name) for path, name, marks in _tests("e2e") if "promise" not in marks]
+
+
+def _names(path: Path, name: str) -> set[str]:
+    """The ways to list a test: by its name, by its file, by a folder that holds it."""
+    return {name, str(path), *(str(parent) for parent in path.parents if parent.parts)}
+
+
+def test_what_ci_leaves_out_is_listed() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    section = text.partition("### Outside of CI")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"^\| `([^`]+)`", section, re.MULTILINE))
+    outside = _outside()
+    missing = [f"{path}::{name}" for path, name in outside if not _names(path, name) & listed]
+    assert not missing, f'list these in CONTRIBUTING.md ("Outside of CI"), or have CI run them: {missing}'
+    stale = listed - {each for path, name in outside for each in _names(path, name)}
+    assert not stale, f"CI runs these, or they are gone: {stale}"
+
+
+def test_a_folder_or_file_that_is_listed_is_left_out_whole() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = set(re.findall(r"^\| `([^`]+)`", text.partition("### Outside of CI")[2], re.MULTILINE))
+    for path, name, marks in _tests("e2e"):
+        if "promise" in marks:
+            assert not _names(path, name) & listed, f"{path}::{name} is a promise, and listed as left out"
