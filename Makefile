@@ -25,8 +25,10 @@ help: ## this list
 run: $(CLASSES) ## a factory through a tree of processes: windows as they close, checked against the oracle
 	@$(PY) -m headwater_cli run examples/factory.yaml --verify $(ARGS)
 
-# A worker that has nothing left takes tests of one that has.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# One worker more than cores, four at most: tests of real processes wait for a third of their time. A worker that
+# has nothing left takes tests of one that has.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL := --numprocesses $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4))) --dist worksteal
 
 test: $(CLASSES) ## the tests that CI runs, with Hypothesis against the oracle
 	@$(PY) -m pytest $(PARALLEL) -m 'not extended' $(ARGS)

@@ -10,25 +10,28 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def _marks(nodes: list[ast.expr]) -> set[str]:
-    """The names of the markers of a decorator list or of `pytestmark`."""
-    text = " ".join(ast.unparse(node) for node in nodes)
-    return set(re.findall(r"pytest\.mark\.(\w+)", text))
+def _marks(nodes: list[ast.expr], assigned: dict[str, ast.expr]) -> set[str]:
+    """The names of the markers in decorators or in `pytestmark`, also in values that these refer to."""
+    found: set[str] = set()
+    for part in (part for node in nodes for part in ast.walk(node)):
+        if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "pytest.mark":
+            found.add(part.attr)
+        elif isinstance(part, ast.Name) and part.id in assigned:
+            # Each is followed once: a name may be assigned from itself.
+            others = {name: value for name, value in assigned.items() if name != part.id}
+            found |= _marks([assigned[part.id]], others)
+    return found
 
 
 def _tests(folder: str) -> Iterator[tuple[Path, str, set[str]]]:
     """Every test of a folder: its file, its name, its markers."""
     for path in sorted((ROOT / folder).rglob("test_*.py")):
         body = ast.parse(path.read_text()).body
-        of_module = {
-            mark
-            for node in body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-            for mark in _marks([node.value])
-        }
+        assigned = {ast.unparse(node.targets[0]): node.value for node in body if isinstance(node, ast.Assign)}
+        of_module = _marks([assigned["pytestmark"]], assigned) if "pytestmark" in assigned else set()
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                yield path.relative_to(ROOT), node.name, of_module | _marks(node.decorator_list)
+                yield path.relative_to(ROOT), node.name, of_module | _marks(node.decorator_list, assigned)
 
 
 def _outside() -> list[tuple[Path, str]]:
