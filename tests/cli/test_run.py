@@ -22,6 +22,7 @@ EXAMPLES = sorted(FOLDER.glob("*.yaml"))
 COMMAND = [sys.executable, "-m", "headwater_cli"]
 # One of each family of windows, and a function of a package; the engine's tests have all of them.
 FIRST = {"factory", "sliding", "session", "count-windows", "punctuation-order", "user-defined"}
+assert {path.stem for path in EXAMPLES} >= FIRST, "an example of `make test` is gone"
 OTHERS = pytest.mark.extended("the same processes with other windows or functions")
 EACH = [pytest.param(path, id=path.stem, marks=() if path.stem in FIRST else OTHERS) for path in EXAMPLES]
 

@@ -9,6 +9,7 @@ from tests.faults.listed import CELLS
 from tests.faults.running import Running
 
 BRIEF = [name for name, cell in CELLS.items() if cell.brief and cell.shape.spark]
+assert "spark-failpoints" in BRIEF, "the fault of `make test` is gone"
 OTHERS = pytest.mark.extended("each takes minutes; `make test` has the crashes of the driver")
 NAMES = [name if name == "spark-failpoints" else pytest.param(name, marks=OTHERS) for name in BRIEF]
 
