@@ -13,20 +13,31 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format types imports generated locked proto crds fmt bench faults soak images e2e cluster cluster-images cluster-down properties fuzz lock clean
+.PHONY: help run test test-extended test-all check lint format types imports generated locked proto crds fmt bench faults soak images e2e e2e-all cluster cluster-images cluster-down properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
 run: $(CLASSES) ## a factory through a tree of processes: windows as they close, checked against the oracle
 	@$(PY) -m headwater_cli run examples/factory.yaml --verify $(ARGS)
 
-test: $(CLASSES) ## the tests, with Hypothesis against the oracle
-	@$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+# One worker more than cores, four at most: tests of real processes wait for a third of their time. A worker that
+# has nothing left takes tests of one that has.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PARALLEL := --numprocesses $(shell echo $$(($(CORES) < 4 ? $(CORES) + 1 : 4))) --dist worksteal
+
+test: $(CLASSES) ## the tests that CI runs, with Hypothesis against the oracle
+	@$(PY) -m pytest $(PARALLEL) -m 'not extended' $(ARGS)
+
+test-extended: $(CLASSES) ## the tests that take too long for CI (CONTRIBUTING.md lists them)
+	@$(PY) -m pytest $(PARALLEL) -m extended $(ARGS)
+
+test-all: $(CLASSES) ## all tests that need no cluster
+	@$(PY) -m pytest $(PARALLEL) $(ARGS)
 
 check: lint format types imports generated locked ## what CI checks: ruff, formatting, mypy, import contracts, generated code, lock file (-k: all in spite of failures)
 
@@ -73,8 +84,13 @@ soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked
 images: $(READY) ## the images headwater/node, headwater/root and headwater/operator, with their sizes (also without Docker or a registry)
 	@tools/images $(ARGS)
 
-e2e: $(READY) ## the tests on a real cluster: one of kind, made and removed at need, or that of E2E_KUBECONFIG
+e2e: $(READY) ## the scenarios that CI runs on a real cluster: one of kind, made and removed at need, or that of E2E_KUBECONFIG (ARGS: what they select of all)
 	@tools/e2e $(ARGS)
+
+# One after the other: both need all cores.
+e2e-all: $(READY) ## everything that CI leaves out too: test-extended, then every scenario on a cluster
+	@$(MAKE) --no-print-directory test-extended ARGS=
+	@tools/e2e --all
 
 cluster: $(READY) ## a kind cluster (control plane, edge, fog, cloud) and its kubeconfig, also without Docker or a registry (e2e/kind)
 	@$(PY) -m airgap_kind up $(ARGS)

@@ -11,34 +11,42 @@ from e2e.api import Api, connected
 from e2e.kubectl import namespace, namespaces_gone
 from tests.manifests import small
 
-# What takes minutes, and what takes half of one: each of four workers is given two tests to begin with.
+WORKERS = 4
+# Those that take a minute and more, the longest first.
 LONG = (
+    "test_the_root_as_a_spark_job_alone_and_with_executors",
     "test_sources_that_send_more_than_was_said_get_a_wider_tree",
     "test_another_authority_takes_over_while_data_flow",
-    "test_the_root_as_a_spark_job_alone_and_with_executors",
-    "test_a_child_on_each_machine_at_its_port",
+    "test_a_tree_rests_and_wakes_beside_another",
+    "test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays",
+    "test_a_topology_gives_exact_windows",
 )
-BRIEF = (
-    "test_by_ports_of_machines",
-    "test_by_balancers",
-    "test_a_spec_that_cannot_be_had_leaves_what_runs",
-    "test_paused_nothing_is_changed",
-)
-FIRST = [name for pair in zip(LONG, BRIEF, strict=True) for name in pair]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Parts of the operator are tried where no other one is. What takes long is begun first."""
-    items.sort(key=_turn)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Marks the tests of the operator's parts, and orders what `-m` has selected."""
     for item in items:
         if "operator" in item.path.parts and item.get_closest_marker("alone") is None:
             item.add_marker(pytest.mark.parts)
+    yield
+    items[:] = _in_order(items)
+
+
+def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The longest first, then other trees, then the verdicts on definitions, which take a moment each. Each
+    worker is given two tests to begin with: the second one is short, since it waits for the first."""
+    ordered = sorted(items, key=_turn)
+    count = min(WORKERS, sum(item.name in LONG for item in ordered))
+    longest, others = ordered[:count], ordered[count:]
+    short = others[len(others) - count :] if len(others) > 2 * count else []
+    begin = [item for pair in zip(longest, short, strict=False) for item in pair]
+    return begin + others[: len(others) - count] if begin else ordered
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
-    """Trees grow before definitions are tried, which take a moment each."""
-    if item.name in FIRST:
-        return 0, FIRST.index(item.name)
+    if item.name in LONG:
+        return 0, LONG.index(item.name)
     if item.get_closest_marker("alone") is not None:
         return 2, 0
     order = {"test_trees": 1, "test_definitions": 3}

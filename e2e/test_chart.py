@@ -20,7 +20,12 @@ from headwater_operator.rendering import executors
 from tests.manifests import small
 from tests.operator.trees import nodes, rendered
 
-pytestmark = pytest.mark.alone
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.promise(
+        "the chart is installed, upgraded and uninstalled, with no more rights than it needs"
+    ),
+]
 
 # Those that these tests make.
 OURS = ("plain", "quiet", "orphan")

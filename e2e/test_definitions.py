@@ -10,6 +10,10 @@ import pytest
 from e2e.api import Api, Verdict
 from tests.manifests import QUERY_REFUSALS, accepted, query_object, refusals
 
+pytestmark = pytest.mark.promise(
+    "an API server accepts and refuses the same manifests as `headwater validate`"
+)
+
 # What an API server cannot tell, and the operator does: what stands in a list of aggregates (a field that is
 # a string or a list has no schema for its items), functions of packages, and folders by way of ".".
 _LATER = {

@@ -17,6 +17,7 @@ OPTIONAL = {"node": ["pyarrow"], "root": ["yaml"], "operator": []}
 IMAGES = {"node": NODE, "root": ROOT, "operator": OPERATOR}
 
 
+@pytest.mark.promise("an image starts, and has all that its program imports")
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("program", IMAGES)
 def test_an_image_knows_its_release_and_has_what_it_imports(program: str) -> None:

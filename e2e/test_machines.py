@@ -96,6 +96,7 @@ def tree(apart: None, request: pytest.FixtureRequest) -> Iterator[Tree]:
         yield found
 
 
+@pytest.mark.promise("a machine is drained, and one is lost, and every window stays exact")
 def test_a_machine_is_drained_and_then_killed(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     edge = machine("edge")
     sending = tree.send(Fleet(8, events=None), NODE)

@@ -7,6 +7,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from e2e.api import Api
 from e2e.images import NODE, ROOT
 from e2e.kubectl import kubectl, namespace
@@ -32,6 +34,7 @@ def _kill(tree: Tree, pod: str) -> None:
     kubectl("--namespace", tree.space, "delete", "pod", pod, "--grace-period=0", "--force")
 
 
+@pytest.mark.promise("a Spark root loses an executor and then its driver, and every window stays exact")
 def test_the_root_as_a_spark_job_alone_and_with_executors(space: str) -> None:
     document = topology("sparked", 4)
     root: dict[str, Any] = document["spec"]["root"] | {"engine": "spark"}

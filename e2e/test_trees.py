@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from headwater.verification import differences
 from headwater_operator import names
 
 OPERATOR = ("--namespace", helm.NAMESPACE)
+# How long a spec is given where it is to be taken back, in seconds.
+ROLLOUT = 15
 
 
 def sources(count: int) -> dict[str, Any]:
@@ -35,6 +38,9 @@ def kill_operator(*, grace: int = 0) -> None:
     )
 
 
+@pytest.mark.promise(
+    "a topology that is applied gives the exact windows, and leaves nothing when it is deleted"
+)
 def test_a_topology_gives_exact_windows(space: str) -> None:
     with planted(space, topology("small", 12)) as tree:
         tree.settled()
@@ -54,6 +60,7 @@ def test_a_topology_gives_exact_windows(space: str) -> None:
         assert kept == [f"persistentvolumeclaim/{names.claim('small')}"]
 
 
+@pytest.mark.promise("a tree is rescaled while data flow, and nobody who stays is restarted")
 def test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays(space: str) -> None:
     with planted(space, topology("wide", 4)) as tree:
         tree.settled()
@@ -101,6 +108,7 @@ def _events(tree: Tree) -> list[dict[str, Any]]:
     return [each for each in found if each["involvedObject"]["kind"] == "AggregationTopology"]
 
 
+@pytest.mark.promise("pods of nodes, the operator and the root are killed, and every window stays exact")
 @pytest.mark.killing
 def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None:
     rng = random.Random(8)
@@ -113,14 +121,19 @@ def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None
         sending = tree.send(Fleet(8, events=None), NODE)
         tree.until(lambda: tree.status.get("sources") == 8, "nobody sends")
         for round_ in range(6):
-            victim = rng.choice([each for each in tree.pods() if names.NODE in each["metadata"]["labels"]])
+            node, uid = rng.choice(sorted(tree.uids().items()))
             kubectl(
-                *("--namespace", space, "delete", "pod", victim["metadata"]["name"]),
+                *("--namespace", space, "delete", "pod", "--selector", f"{names.NODE}={node}"),
                 *("--wait=false", "--grace-period=0", "--force"),
             )
             if round_ % 3 == 1:
                 kill_operator()
-            time.sleep(4)
+            # The next one is killed while this one's successor starts, or once the tree has recovered.
+            if round_ % 2 == 0:
+                tree.until(partial(_has_successor, tree, node, uid), f"{node} has no successor")
+            else:
+                tree.flows()
+        tree.until(lambda: _is_shortened(tree), "its log is not shortened", every=EXEC)
         # The root too: it comes back with its volume.
         kubectl("--namespace", space, "delete", "pod", names.root_pod("tough"), "--grace-period=0", "--force")
         sending.enough()
@@ -130,6 +143,20 @@ def test_pods_and_operators_that_are_killed_change_no_window(space: str) -> None
         assert begun[-1]["snapshot"] > 0, "it came back by its whole log"
 
 
+def _has_successor(tree: Tree, node: str, uid: str) -> bool:
+    """Whether a node has another pod than the one that was killed."""
+    return tree.uids().get(node, uid) != uid
+
+
+def _is_shortened(tree: Tree) -> bool:
+    """Whether the log of the root begins with a snapshot: the segment of its first record is gone."""
+    show = "import pathlib; print(*(path.name for path in pathlib.Path('/data/state').rglob('0*.log')))"
+    done = said("--namespace", tree.space, "exec", names.root_pod(tree.name), "--", "python3", "-c", show)
+    segments = done.stdout.split()
+    return bool(segments) and not any(int(each.partition("-")[0]) == 1 for each in segments)
+
+
+@pytest.mark.promise("an operator that is killed at any moment of its work still rolls a change out")
 @pytest.mark.killing
 def test_an_operator_that_is_killed_twenty_times_rolls_a_change_out(space: str) -> None:
     with planted(space, topology("stubborn", 4)) as tree:
@@ -150,6 +177,7 @@ def test_an_operator_that_is_killed_twenty_times_rolls_a_change_out(space: str) 
         tree.assert_exact()
 
 
+@pytest.mark.promise("queries are added to a running tree and removed from it")
 def test_queries_come_and_go_without_a_restart(space: str) -> None:
     document = topology("asked", 4)
     with planted(space, document) as tree:
@@ -281,7 +309,7 @@ def test_paused_nothing_is_changed(space: str) -> None:
 @pytest.mark.alone
 def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
     every = ("--set-json", "watchNamespaces=[]", *helm.WAIT)
-    helm.install(helm.CHART, *every, "--set", "rolloutSeconds=15")
+    helm.install(helm.CHART, *every, "--set", f"rolloutSeconds={ROLLOUT}")
     try:
         with planted(space, topology("hasty", 4)) as tree:
             tree.settled()
@@ -295,8 +323,8 @@ def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
             before = _leader()
             kill_operator()
             tree.until(lambda: _leader() != before and _has_begun(_leader()), "nobody leads")
-            # For longer than a spec is given.
-            time.sleep(20)
+            # Nothing happens, for longer than a spec is given.
+            time.sleep(ROLLOUT + 5)
             tree.until(lambda: tree.condition("Ready").get("status") == "True", "it is not ready")
             assert tree.condition("Degraded")["reason"] == "RolledBack"
             assert uids.keys() == tree.uids().keys()
@@ -311,6 +339,7 @@ def test_a_spec_that_does_not_come_to_be_is_taken_back(space: str) -> None:
         helm.install(helm.CHART, *every)
 
 
+@pytest.mark.promise("an upgrade of the chart leaves running trees alone")
 @pytest.mark.alone
 def test_an_upgrade_of_the_chart_leaves_trees_as_they_are(space: str) -> None:
     with planted(space, topology("steady", 4)) as tree:
@@ -358,6 +387,7 @@ def _operators() -> set[str]:
     return {each["metadata"]["uid"] for each in found if "deletionTimestamp" not in each["metadata"]}
 
 
+@pytest.mark.promise("a release is uninstalled while data flow, and its trees can still be deleted")
 @pytest.mark.alone
 def test_uninstalled_the_chart_leaves_what_runs_and_lets_it_be_deleted(space: str) -> None:
     with planted(space, topology("orphan", 2)) as tree:

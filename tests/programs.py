@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE = 60.0
+from tests.patience import PATIENCE
 
 
 class Program:
@@ -58,11 +58,10 @@ class Program:
     def pid(self) -> int:
         return self._running.pid
 
-    def end(self, *signals: signal.Signals) -> int:
-        """Send signals, one after the other, and wait for the exit code."""
-        for each in signals:
-            self._running.send_signal(each)
-            time.sleep(0.3)
+    def end(self, given: signal.Signals | None = None) -> int:
+        """Send a signal, if one is given, and wait for the exit code."""
+        if given is not None:
+            self._running.send_signal(given)
         self._running.communicate(timeout=PATIENCE)
         return self._running.returncode
 

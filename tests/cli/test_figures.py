@@ -24,6 +24,7 @@ from headwater_cli.summary import Layer, Summary, size, told
 from headwater_cli.times import moment
 from headwater_source import Source
 from headwater_source.columns import Events
+from tests.patience import PATIENCE
 
 LATENESS = {"a": 2, "b": 0, "c": 5}
 
@@ -182,7 +183,7 @@ def test_a_full_spool_of_a_source_that_is_fenced_makes_nobody_wait(tmp_path: Pat
         while not source.accepted:
             await asyncio.sleep(0.01)
         client.machine.fenced = "it is in quarantine"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             accepted = await giving
         assert run.senders.fenced == {"s": "it is in quarantine"}
         assert 0 < accepted == run.senders.tally.records["s"] == source.accepted < len(ts)

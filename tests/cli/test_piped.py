@@ -25,6 +25,7 @@ from headwater_cli.piped import Piped
 from headwater_cli.run import Run
 from headwater_cli.summary import Summary
 from headwater_source.columns import Events
+from tests.patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -117,7 +118,7 @@ def test_a_run_ends_though_a_source_is_in_quarantine(tmp_path: Path) -> None:
 
 
 async def reached(asked: Callable[[], object], running: asyncio.Task[Summary]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not asked():
             if running.done():
                 pytest.fail(f"the run has ended: {running.result()}")

@@ -27,6 +27,7 @@ from headwater_cli.feeds import Kept, beat
 from headwater_cli.generator import AFTER
 from headwater_cli.sending import Options, Sending, as_json
 from headwater_source.readers import Reader, columns_of, open_input
+from tests.patience import PATIENCE
 from tests.tree.processes import Tree, tree
 
 COMMAND = [sys.executable, "-m", "headwater_cli", "send"]
@@ -202,14 +203,14 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
             assert process.stdin is not None
             process.stdin.write(b"ts,value\n1000000,1\n")
             process.stdin.flush()
-            until_there(spool / "s", 1, 20)
+            until_there(spool / "s", 1)
             for n in range(3):
                 process.stdin.write(b"%d,1\n" % (1_000_001 + n))
                 process.stdin.flush()
                 # It does not wait for more: none comes.
-                until_there(spool / "s", 2 + n, 20)
+                until_there(spool / "s", 2 + n)
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=PATIENCE)
             assert process.returncode == 130, err
             assert json.loads(out)["accepted"] == 4
             assert b"Traceback" not in err
@@ -245,14 +246,14 @@ def test_a_silent_arrow_pipe_ends_by_sigterm(shared: Tree, tmp_path: Path) -> No
             process.stdin.write(data)
             until_spooled(spool / "silent", 60)
             process.terminate()
-            assert process.wait(20) == 143
+            assert process.wait(PATIENCE) == 143
             assert process.stdout is not None
             assert json.loads(process.stdout.read())["accepted"] == 2
         finally:
             process.kill()
 
 
-def until_there(directory: Path, count: int, patience: float) -> None:
+def until_there(directory: Path, count: int, patience: float = PATIENCE) -> None:
     """Wait until a spool holds so many times, without opening it: another process has it."""
     until = time.monotonic() + patience
     while times_in(directory) < count:
@@ -458,7 +459,7 @@ async def until_fenced(options: Options) -> dict[str, Any]:
     sending = Sending(options, lambda line: None)
     running = asyncio.create_task(sending.run(None))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not sending.summary.fenced:
                 await asyncio.sleep(0.02)
                 sending._sum_up()
@@ -483,7 +484,7 @@ def test_what_was_settled_before_a_release_is_not_left(tmp_path: Path) -> None:
             sending = Sending(replace(options, resume=reader is None), lambda line: None)
             running, told = asyncio.create_task(sending.run(reader)), list[int]()
             try:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     while not (sending._open and sending._open["s"].source.fenced):
                         await asyncio.sleep(0)
                         sending._sum_up()

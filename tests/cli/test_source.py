@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from headwater_cli.app import main
 from headwater_source.source import Source
+from tests.patience import PATIENCE
 from tests.programs import until
 from tests.tree.processes import Tree, tree
 
@@ -51,7 +52,7 @@ def sent(running: Tree, directory: Path, name: str, *ts: int) -> None:
     """Send and wait until all is counted."""
 
     async def send() -> None:
-        async with Source(name, running.address, spool=directory / name) as source, asyncio.timeout(20):
+        async with Source(name, running.address, spool=directory / name) as source, asyncio.timeout(PATIENCE):
             await source.send(np.array(ts) + BEGIN, np.ones(len(ts)))
             await source.flush()
 
@@ -90,7 +91,7 @@ def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path)
             answer = await asyncio.to_thread(said, running, "source", "skip", "s", 2)
             assert (answer["name"], answer["incarnation"], answer["seq"]) == ("s", 1, 2)
             assert answer["counted_to"] == 1
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await source.flush()
 
     asyncio.run(run())
@@ -133,7 +134,10 @@ def test_what_a_quarantine_holds_back_is_late_where_the_watermark_has_passed_it(
             )
             done = await asyncio.to_thread(say, running, "source", "release", "s")
             assert "what the watermark has passed by then is late, and in no window" in done.output
-            async with Source("s", running.address, spool=tmp_path / "s") as source, asyncio.timeout(60):
+            async with (
+                Source("s", running.address, spool=tmp_path / "s") as source,
+                asyncio.timeout(PATIENCE),
+            ):
                 await source.flush()
 
         asyncio.run(run())
@@ -161,7 +165,10 @@ def test_a_source_with_too_many_keys_is_taken_again_once_it_is_released(tmp_path
                 answer = await asyncio.to_thread(said, running, "source", "release", "s")
                 assert answer == {"name": "s", "released": True, "incarnation": 1, "counted_to": 4}
             # It would say hello again within a minute; another process does at once.
-            async with Source("s", running.address, spool=tmp_path / "s") as source, asyncio.timeout(20):
+            async with (
+                Source("s", running.address, spool=tmp_path / "s") as source,
+                asyncio.timeout(PATIENCE),
+            ):
                 await source.flush()
 
         asyncio.run(run())

@@ -19,6 +19,22 @@ LONG = ("long-suspended-intermediate", "established", "root-failpoints-in-a-row"
 # Those with Spark need all cores: each has a turn of its own (tests/spark).
 BRIEF = [name for name, cell in CELLS.items() if cell.brief and not cell.shape.spark]
 BRIEF.sort(key=lambda name: name not in LONG)
+# `make test` has one fault of each kind: a process dies or stops, a link, too much load, a disk, a clock.
+FIRST = {
+    "nothing",
+    "root-failpoints-in-a-row",
+    "random-kills",
+    "other-queries",
+    "suspended-child",
+    "partition",
+    "overload",
+    "full-volume",
+    "torn",
+    "clock-back",
+}
+assert set(BRIEF) >= FIRST, "a fault of `make test` is gone"
+OTHERS = pytest.mark.extended("another place or length of a fault that `make test` has")
+NAMES = [name if name in FIRST else pytest.param(name, marks=OTHERS) for name in BRIEF]
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +49,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield found
 
 
-@pytest.mark.parametrize("name", BRIEF)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_tree_is_exact_whatever_the_fault(name: str, running: Running) -> None:
     outcome = running.future(name).result()
     assert not outcome.problem, outcome.problem

@@ -26,6 +26,7 @@ from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
 from headwater_wire.offences import Offence
+from tests.patience import PATIENCE
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 ROW = re.compile(r"^\| `(headwater_(?:node|root)_\w+)` \| (\w+) \| ([\w, ]*) ?\| (.+) \|$", re.MULTILINE)
@@ -76,7 +77,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Figures]:
         client = SourceClient("s", "c", spool(directory / "s"), sources.Settings(rows=100))
         client.start(f"127.0.0.1:{below}")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not client.done or child.machine.watermark is None or root.deliveries.behind:
                     await asyncio.sleep(0.02)
             # A family without figures shows no labels.

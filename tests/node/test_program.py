@@ -20,6 +20,7 @@ from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
 from headwater_wire.credentials import Credentials
 from tests.certificates import Authority
+from tests.patience import PATIENCE
 from tests.programs import Program, until
 
 SECOND = 1_000_000
@@ -79,7 +80,7 @@ def health(port: int, credentials: Credentials | None = None) -> str:
         channel = grpc.secure_channel(f"127.0.0.1:{port}", credentials.channel(), options)
     with channel as opened:
         asked = health_pb2.HealthCheckRequest(service="headwater.v1.Tree")
-        answer = health_pb2_grpc.HealthStub(opened).Check(asked, timeout=5)
+        answer = health_pb2_grpc.HealthStub(opened).Check(asked, timeout=PATIENCE)
     return str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
 
 
@@ -98,7 +99,7 @@ def sent(spool: Spool, port: int, credentials: Credentials | None = None) -> Non
         client = SourceClient("s", "c", spool, credentials=credentials)
         client.start(f"127.0.0.1:{port}")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not client.done:
                     await asyncio.sleep(0.02)
         finally:
@@ -158,7 +159,7 @@ def test_records_that_the_parent_has_not_taken_are_told_by_the_exit_code(tmp_pat
             client = SourceClient("s", "c", spool)
             client.start(f"127.0.0.1:{child.port}")
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE):
                     while not client.done:
                         await asyncio.sleep(0.02)
                     top.kill()
@@ -169,8 +170,10 @@ def test_records_that_the_parent_has_not_taken_are_told_by_the_exit_code(tmp_pat
                 await client.stop()
 
         asyncio.run(send())
+        child.signal(signal.SIGTERM)
+        until(lambda: child.said("drain begun"), "it does not drain")
         # The second signal is whoever does not want to wait.
-        assert child.end(signal.SIGTERM, signal.SIGTERM) == 3
+        assert child.end(signal.SIGTERM) == 3
 
 
 def install(directory: Path, name: str, lift: str) -> None:
@@ -226,7 +229,7 @@ def test_a_function_that_raises_halts_the_node_with_4(
             client = SourceClient("s", "c", spool)
             client.start(f"127.0.0.1:{child.port}")
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE):
                     while not child.said("halted"):
                         await asyncio.sleep(0.05)
             finally:
@@ -261,7 +264,7 @@ def test_a_configuration_that_cannot_be_used_ends_with_2(
         **environment,
     }
     command = [sys.executable, "-m", "headwater_node"]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
     (line,) = [json.loads(line) for line in done.stderr.splitlines()]
     assert line["level"] == "error"
@@ -271,7 +274,11 @@ def test_a_configuration_that_cannot_be_used_ends_with_2(
 @pytest.mark.parametrize("program", ["headwater_node", "headwater_root"])
 def test_help_says_what_exit_codes_mean(program: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", program, "--help"], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-m", program, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
     )
     assert "exit codes:" in done.stdout
     assert "the configuration cannot be used" in done.stdout

@@ -27,6 +27,7 @@ from headwater_source.spool import Spool
 from headwater_wire.clock import wall
 from headwater_wire.messages import Codec
 from headwater_wire.v1 import tree_pb2 as pb
+from tests.patience import PATIENCE
 
 SECOND = 1_000_000
 SUM = [Query("q", Tumbling("1s"), "sum")]
@@ -42,7 +43,7 @@ class Tree:
     spool: Spool
 
     async def until(self, reached: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not reached():
                 await asyncio.sleep(0.01)
 
@@ -132,7 +133,7 @@ def test_a_function_that_raises_halts_the_node(tmp_path: Path) -> None:
     async def run() -> None:
         async with tree(tmp_path, [Query("q", Tumbling("1s"), bad)], codec=knows(bad)) as grown:
             grown.spool.append([1, 2], [1.0, 2.0])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await grown.child.halted.wait()
             assert isinstance(grown.child.failed, FunctionFailed)
             assert "the lift of 'bad' raised" in str(grown.child.failed)
@@ -148,7 +149,7 @@ def test_a_state_that_cannot_be_sent_halts_the_node(tmp_path: Path) -> None:
     async def run() -> None:
         async with tree(tmp_path, [Query("q", Tumbling("1s"), odd)], codec=knows(odd)) as grown:
             grown.spool.append([1, 2], [1.0, 2.0])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await grown.child.halted.wait()
             assert "a state of set cannot be sent" in str(grown.child.failed)
 
@@ -162,7 +163,7 @@ def test_a_query_that_comes_later_and_cannot_be_computed_halts_the_node(tmp_path
         async with tree(tmp_path) as grown:
             await grown.until(lambda: grown.child.unready() is None)
             grown.root.machine.add(Query("p", Tumbling("1s"), late))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await grown.child.halted.wait()
             why = grown.child.unready()
             assert why is not None
@@ -183,7 +184,7 @@ def test_a_heart_that_stops_halts_the_node_and_the_root(
         async with tree(tmp_path) as grown:
             await grown.until(lambda: grown.child.unready() is None)
             monkeypatch.setattr(grown.child.machine, "flush", failing)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 await grown.child.halted.wait()
             assert isinstance(grown.child.failed, ZeroDivisionError)
             monkeypatch.setattr(grown.root.machine, "tick", failing)

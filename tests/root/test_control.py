@@ -39,6 +39,7 @@ from headwater_wire.outgoing import ENVELOPE_LIMIT
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 from tests.harness import joined
+from tests.patience import PATIENCE
 
 QUERIES = [Query("per-10", Tumbling(10), ["sum", "count"]), Query("n", Tumbling(count=3), "sum")]
 SOURCE = str(SourceId("s", 1))
@@ -96,7 +97,7 @@ def on_a_root(
     directory: Path, scene: Callable[[Reached], Awaitable[None]], settings: Settings | None = None
 ) -> None:
     async def played() -> None:
-        async with asyncio.timeout(30), reached(directory, settings or Settings()) as at:
+        async with asyncio.timeout(PATIENCE), reached(directory, settings or Settings()) as at:
             await scene(at)
 
     asyncio.run(played())
@@ -319,7 +320,7 @@ def test_status_tells_sources_page_by_page(tmp_path: Path) -> None:
         rest = await at.stub.Status(pb.StatusRequest(after=told.next, limit=3))
         assert [source.name for source in rest.sources] == ["t2", "t3"]
         assert not rest.next
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (await at.stub.Status(pb.StatusRequest(limit=1))).sinks[0].behind:
                 await asyncio.sleep(0.02)
         (sink,) = (await at.stub.Status(pb.StatusRequest(limit=1))).sinks
@@ -338,7 +339,7 @@ def test_the_status_tells_of_a_sink_that_fails(tmp_path: Path, monkeypatch: pyte
         at.admit()
         at.push(1, 12, 25)
         at.commit()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while not (told := await at.stub.Status(pb.StatusRequest(limit=1))).sinks[0].failure:
                 await asyncio.sleep(0.02)
         (sink,) = told.sinks

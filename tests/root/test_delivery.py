@@ -15,6 +15,7 @@ from headwater_root import delivery
 from headwater_root.delivery import Deliveries, Overtaken, Trouble, catch_up, groups, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import Outbox
+from tests.patience import PATIENCE
 
 
 def test_one_of_two_sinks_of_a_type_fails_and_recovers(
@@ -37,7 +38,7 @@ def test_one_of_two_sinks_of_a_type_fails_and_recovers(
         nonlocal healed
         deliveries = Deliveries(outbox, sinks)
         deliveries.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not deliveries.failing or deliveries.lags["1-jsonlines"]:
                 await asyncio.sleep(0.01)
             assert list(deliveries.failing) == ["0-jsonlines"]
@@ -77,7 +78,7 @@ def test_a_sink_that_hangs_is_told_and_does_not_hold_the_end_up(
         deliveries.start()
         assert await asyncio.to_thread(hangs.wait, 20)
         assert deliveries.failing == {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while deliveries.lags["1-jsonlines"]:
                 await asyncio.sleep(0.01)
             # Its delivery may not have come to its end, though the cursor has.
@@ -116,7 +117,7 @@ def test_whatever_a_sink_raises_it_is_tried_again(tmp_path: Path) -> None:
     async def run() -> None:
         deliveries = Deliveries(outbox, [sink])
         deliveries.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while deliveries.behind:
                 await asyncio.sleep(0.01)
         await deliveries.stop()
@@ -184,7 +185,7 @@ def test_an_error_of_the_moment_does_not_end_the_trimming(
         deliveries = Deliveries(outbox, sinks, overtaken=overtaken)
         deliveries.start()
         trimming.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while troubles:
                 await asyncio.sleep(0.01)
             outbox.write(1, 1, b"{}\n")

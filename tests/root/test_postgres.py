@@ -40,6 +40,7 @@ from headwater_root.sinks.postgres import (
 from headwater_root.sinks.texts import restored
 from headwater_root.sinks.writer import Writer
 from headwater_wire import failpoints
+from tests.patience import PATIENCE
 from tests.root.database import Server
 
 SECRET = "hush-hush"
@@ -387,7 +388,7 @@ def test_a_server_that_is_gone_for_a_while_holds_no_other_sink_back(
     )
 
     async def until(reached: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not reached():
                 await asyncio.sleep(0.01)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from headwater_root import program
+from tests.patience import PATIENCE
 from tests.programs import Program
 
 TOPOLOGY: dict[str, Any] = {
@@ -34,7 +35,12 @@ def ended(directory: Path, manifest: str, *options: str, **environment: str) -> 
     command = [sys.executable, "-m", "headwater_root", "--topology", str(path)]
     command += ["--directory", str(directory / "root"), *options]
     done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=30, check=False
+        command,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     (line,) = [json.loads(line) for line in done.stderr.splitlines()]
     return done.returncode, line

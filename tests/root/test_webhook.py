@@ -24,6 +24,7 @@ from headwater_root.outbox import Outbox
 from headwater_root.sinks.webhook import NotTaken, Webhook, parts
 from headwater_root.sinks.writer import Writer
 from tests.certificates import Authority
+from tests.patience import PATIENCE
 from tests.programs import until
 from tests.root.disk import Died, Disk
 from tests.root.receiver import Fault, Receiver, receiving
@@ -218,7 +219,7 @@ def test_a_receiver_that_is_not_there_yet_holds_nobody_back(tmp_path: Path) -> N
 
     async def run() -> None:
         deliveries.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while deliveries.failures["0-webhook"] < 2 or deliveries.lags["1-jsonlines"]:
                 await asyncio.sleep(0.01)
             assert deliveries.lags["0-webhook"] == 5

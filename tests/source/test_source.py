@@ -21,6 +21,7 @@ from headwater_source import Source, origin
 from headwater_source.columns import Events
 from headwater_source.origin import Beginning, Origin
 from headwater_source.spool import Spool
+from tests.patience import PATIENCE
 from tests.tree.processes import QUERIES, document, tree
 
 NOWHERE = "127.0.0.1:1"
@@ -35,13 +36,13 @@ def test_a_program_sends_and_waits_until_it_is_counted(tmp_path: Path) -> None:
             assert numbers == range(1, 6)
             await source.send(1_200_000, 7.0, keys="a")
             await source.heartbeat(60_000_000)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await source.flush()
             assert source.accepted == source.counted == source.sent == 7
         # Opened again it is the same source, with the same site and lateness.
         async with Source("pump", address, spool=tmp_path / "spool") as source:
             assert (source.site, source.lateness) == ("hall", 2_000_000)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await source.flush()
             assert source.accepted == 7
 
@@ -156,7 +157,7 @@ def test_nobody_waits_for_room_once_sending_has_failed(tmp_path: Path) -> None:
                 before = source.accepted
                 await asyncio.sleep(0.1)
             source._client._fail(RuntimeError("the disk failed"))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 with pytest.raises(RuntimeError, match="the disk failed"):
                     await sending
 

@@ -111,6 +111,9 @@ def test_executors_that_do_not_see_the_checkpoint_are_refused(tmp_path: Path) ->
         assert halted(running, tmp_path) == ""
 
 
+@pytest.mark.extended(
+    "an executor is lost and its successor refused; `make test` has executors that are refused at the start"
+)
 def test_an_executor_that_comes_later_is_refused_before_it_has_written_state(tmp_path: Path) -> None:
     with started(tmp_path, 1, "[1-9]") as running:
         assert running.stdout is not None

@@ -25,10 +25,8 @@ from headwater_spark.runtime import SparkRoot
 from headwater_spark.settings import SparkSettings
 from headwater_wire.v1 import control_pb2, control_pb2_grpc
 from tests.harness import joined
+from tests.patience import PATIENCE
 from tests.root.pump import QUERIES, Pump
-
-# Far more than it takes, in seconds.
-PATIENCE = 60.0
 
 
 def opened(directory: Path, settings: SparkSettings | None = None) -> SparkRoot:

@@ -21,6 +21,7 @@ from headwater_root import resultlines
 from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
+from tests.patience import PATIENCE
 
 QUERIES = [
     Query("t", Tumbling("1s"), ["sum", "median"]),
@@ -77,7 +78,7 @@ async def through_a_tree(directory: Path, spools: list[Spool]) -> RootRuntime:
     try:
         for client in clients:
             client.start(f"127.0.0.1:{below}")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not all(client.done for client in clients):
                 await asyncio.sleep(0.05)
     finally:

@@ -24,6 +24,7 @@ from headwater_source.columns import Events
 from headwater_source.spool import Spool
 from headwater_wire import records as stored
 from headwater_wire.messages import Codec
+from tests.patience import PATIENCE
 from tests.programs import Program, until
 from tests.spools import LATENESS, append, disordered
 from tests.tree.processes import QUERIES, document
@@ -126,7 +127,7 @@ def at(node: Program) -> str:
 
 async def reached(asked: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not asked():
                 await asyncio.sleep(0.02)
     except TimeoutError:

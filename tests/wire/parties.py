@@ -11,8 +11,7 @@ from headwater_wire.credentials import Credentials
 from headwater_wire.exchange import KEEPALIVE, Exchange
 from headwater_wire.messages import Codec
 from headwater_wire.outgoing import ENVELOPE_LIMIT
-
-PATIENCE = 20.0
+from tests.patience import PATIENCE
 
 
 class Party:

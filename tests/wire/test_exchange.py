@@ -24,7 +24,8 @@ from headwater_wire.messages import PROTOCOL, Codec
 from headwater_wire.outgoing import MESSAGE_LIMIT
 from headwater_wire.v1 import tree_pb2 as pb
 from tests.certificates import Authority
-from tests.wire.parties import PATIENCE, Party, parties, until
+from tests.patience import PATIENCE
+from tests.wire.parties import Party, parties, until
 
 LINK = "/headwater.v1.Tree/Link"
 # How a frame of HTTP/2 begins that answers a ping: eight bytes, the type 6, the flag ACK, and no stream.
