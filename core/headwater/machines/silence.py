@@ -25,6 +25,11 @@ class Silence:
         if name in self._heard:
             self._heard[name] = now
 
+    def spell(self, name: str, now: int) -> tuple[int, int]:
+        """For how long nothing was heard of a source, and how much longer that may last."""
+        quiet = now - self._heard.get(name, now)
+        return quiet, max(self._bound - quiet, 0)
+
     def quiet(self, now: int) -> Iterator[str]:
         """Those of whom nothing was heard for long, counted from the start here if they never came."""
         return (name for name, heard in self._heard.items() if now - heard > self._bound)
