@@ -98,7 +98,7 @@ class RootMetrics(Collector):
             source = SourceId.of(hold.source).name if hold.source else ""
             worst[source, hold.child, str(hold.reason)] = (at - hold.since) / SECOND
         said = "Seconds that windows have waited, by what they wait for: the worst ten."
-        yield _gauge("windows_wait_seconds", said, worst, "source", "child", "reason")
+        yield _gauge("windows_wait_seconds", said, worst, "held_by", "child", "reason")
 
     def _records(self) -> Iterator[Metric]:
         engine, name = self._runtime.machine.engine, self._topology

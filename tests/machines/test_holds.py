@@ -155,7 +155,7 @@ def test_expected_sources_come_first_with_when_they_are_waited_for_no_longer() -
 
 def test_far_fewer_than_expected_is_known_since_when() -> None:
     scene = Scene(4)
-    assert scene.movement.short_since is None
+    assert not scene.movement.short_since
     scene.wait(5)
     for source in scene.sources[:3]:
         source.idle = True
@@ -165,7 +165,7 @@ def test_far_fewer_than_expected_is_known_since_when() -> None:
     assert (scene.movement.live, scene.movement.short_since) == (1, START + 5 * SECOND)
     scene.sources[0].idle = False
     scene.look()
-    assert scene.movement.short_since is None
+    assert not scene.movement.short_since
 
 
 def test_a_source_that_comes_later_has_moved_when_it_came() -> None:

@@ -25,6 +25,7 @@ from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
+from headwater_wire.clock import now
 from headwater_wire.offences import Offence
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
@@ -76,9 +77,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Figures]:
         client = SourceClient("s", "c", spool(directory / "s"), sources.Settings(rows=100))
         client.start(f"127.0.0.1:{below}")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not client.done or child.machine.watermark is None or root.deliveries.behind:
                     await asyncio.sleep(0.02)
+                # Its only source has sent all that it has: windows wait for it.
+                while not root.machine.holds(now())[0]:
+                    await asyncio.sleep(0.1)
             # A family without figures shows no labels.
             root.exchange.offences.count(Offence.STALE, "n")
             registry = CollectorRegistry()
