@@ -17,10 +17,25 @@ from headwater_cli.times import moment, seconds
 from headwater_wire.v1 import control_pb2 as pb
 
 EVERY = 1.0
+# A watermark that has stood still for so long is told of, in microseconds.
+STALLED = 5_000_000
 _STATES = {
     pb.SourceStatus.STATE_LIVE: "live",
     pb.SourceStatus.STATE_IDLE: "idle",
     pb.SourceStatus.STATE_RETIRED: "retired",
+}
+# A node that the root has not heard of for longer is told of, in microseconds.
+SILENT = 10_000_000
+_REASONS = {
+    pb.Hold.REASON_EXPECTED: "expected",
+    pb.Hold.REASON_SILENT: "silent",
+    pb.Hold.REASON_CHILD_SILENT: "child silent",
+    pb.Hold.REASON_NO_CHILD: "no child",
+    pb.Hold.REASON_HORIZON: "held by the horizon",
+    pb.Hold.REASON_FUTURE: "timestamp in the future",
+    pb.Hold.REASON_QUARANTINE: "quarantined",
+    pb.Hold.REASON_BACKPRESSURE: "backpressure",
+    pb.Hold.REASON_BEHIND: "behind",
 }
 _MEMBERSHIP = {pb.NodeStatus.STATE_MEMBER: "member", pb.NodeStatus.STATE_LEFT: "left"}
 
@@ -111,6 +126,10 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
                 "address": node.address or None,
                 "state": _MEMBERSHIP[node.state],
                 "sources": node.sources,
+                "silent_seconds": _silent(told, node),
+                "rate": _or_none(node, "rate"),
+                "planned_rate": node.load,
+                "capacity": node.capacity,
             }
             for node in told.nodes
         ],
@@ -131,6 +150,23 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
             for source in told.sources
         ],
         "more_sources": bool(told.next),
+        "watermark_still": _or_none(told, "still"),
+        "watermark_behind_clock": _or_none(told, "behind_clock"),
+        "live_sources": _or_none(told, "live"),
+        "waiting_for": [
+            {
+                "source": each.source.name or None,
+                "child": each.child or None,
+                "reason": _REASONS.get(each.reason, "unknown"),
+                "message": each.message,
+                "node": each.node or None,
+                "since": each.since,
+                "ends": _or_none(each, "ends"),
+                "behind": _or_none(each, "behind"),
+            }
+            for each in told.holds
+        ],
+        "waiting_for_count": told.holding,
     }
 
 
@@ -146,6 +182,8 @@ def picture(told: pb.StatusReply) -> Group:
     parts.append(Text(counted))
     if told.HasField("unmerged"):
         parts.append(Text(f"Spark: {told.unmerged:,} records not merged yet"))
+    if told.holds:
+        parts.append(_waits(told))
     for each in told.degraded:
         parts.append(Text(f"degraded: {each.query}: {each.reason}", style="bold red"))
     for name in told.quarantined:
@@ -173,9 +211,65 @@ def _headline(told: pb.StatusReply) -> str:
         parts.append(f"watermark {moment(told.watermark)}")
         if told.HasField("largest") and told.largest > told.watermark:
             parts.append(f"{seconds(told.largest - told.watermark)} behind the latest event")
+        if told.HasField("still") and told.still >= STALLED:
+            parts.append(f"it has not moved for {seconds(told.still)}")
     else:
         parts.append("no watermark yet")
     return ": ".join([parts[0], ", ".join(parts[1:])])
+
+
+def _waits(told: pb.StatusReply) -> Table:
+    title = f"Windows wait for {told.holding:,}"
+    if told.holding > len(told.holds):
+        title += f", the worst {len(told.holds)} first"
+    table = Table(title=title)
+    table.title_justify = "left"
+    for column in ("source", "child", "since", "why", "what happens"):
+        table.add_column(column, overflow="fold")
+    for each in told.holds:
+        reason = _REASONS.get(each.reason, "unknown")
+        table.add_row(
+            Text(each.source.name),
+            Text(each.child),
+            f"{seconds(max(told.now - each.since, 0))} ago",
+            Text(f"{reason}: {each.message}"),
+            _outcome(told, each),
+        )
+    return table
+
+
+def _outcome(told: pb.StatusReply, hold: pb.Hold) -> str:
+    if not hold.HasField("ends"):
+        return ""
+    left = seconds(max(hold.ends - told.now, 0))
+    expected = hold.reason == pb.Hold.REASON_EXPECTED
+    return f"starts without them in {left}" if expected else f"declared idle in {left}"
+
+
+def _silent(told: pb.StatusReply, node: pb.NodeStatus) -> float | None:
+    """For how many seconds nothing was heard of a member; None: the root does not say."""
+    if node.state != pb.NodeStatus.STATE_MEMBER or not told.HasField("now"):
+        return None
+    return round(node.heard_ago / 1e6, 1) if node.HasField("heard_ago") else None
+
+
+def _state(told: pb.StatusReply, node: pb.NodeStatus) -> str:
+    state = _MEMBERSHIP[node.state]
+    if state == "member" and told.HasField("now"):
+        if not node.HasField("heard_ago"):
+            return "silent since the root was started"
+        if node.heard_ago > SILENT:
+            return f"silent for {seconds(node.heard_ago)}"
+    return state
+
+
+def _rates(node: pb.NodeStatus) -> tuple[str, str]:
+    """Items a second as measured and as planned, and the share of its capacity that a child has left."""
+    if not node.HasField("rate"):
+        return f"- / {node.load:,.0f}" if node.load else "", ""
+    planned = f" / {node.load:,.0f}" if node.load else ""
+    left = f"{1 - node.rate / node.capacity:.0%}" if node.capacity else ""
+    return f"{node.rate:,.0f}{planned}", left
 
 
 def _role(node: pb.NodeStatus) -> str:
@@ -184,16 +278,19 @@ def _role(node: pb.NodeStatus) -> str:
 
 def _nodes(told: pb.StatusReply) -> Table:
     table = Table()
-    for column in ("node", "role", "state", "address", "generation", "sources"):
-        table.add_column(column, justify="right" if column in ("generation", "sources") else "left")
+    for column in ("node", "role", "state", "address"):
+        table.add_column(column)
+    for column in ("generation", "sources", "items/s (planned)", "headroom"):
+        table.add_column(column, justify="right")
     for node in told.nodes:
         table.add_row(
             Text(node.name),
             _role(node),
-            _MEMBERSHIP[node.state],
+            _state(told, node),
             Text(node.address),
             str(node.generation),
             f"{node.sources:,}" if node.child else "",
+            *_rates(node),
         )
     return table
 

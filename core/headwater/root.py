@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from headwater.catalog import Serves, every
@@ -143,6 +143,14 @@ class Root(Node):
         if self.watermark is None and not self._finished:
             self._expected = count
             self._advance()
+
+    @property
+    def present(self) -> Sequence[Source]:
+        """The sources that are not retired, idle or not."""
+        return self._roster.present
+
+    def source_of(self, code: int) -> Source:
+        return self._by_code[code]
 
     @property
     def started(self) -> bool:

@@ -69,6 +69,7 @@ class NodeRuntime:
         # Where the root is, for one that follows it.
         self._follows, self._root_address = follows, ""
         self.tally, self.storm, self.future = Tally(), Storm(), Future(future, self.exchange.offences)
+        self.machine.beyond_clock = self.future.waiting
         self.ahead = Ahead(self.machine.settings.horizon)
         self.archive = archive
         self.pace = None if limit is None else Pace(limit)

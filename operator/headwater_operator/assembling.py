@@ -108,6 +108,7 @@ class Assembling:
             shut_out=shut_out,
             unaddressed=unaddressed,
             awaited=has.awaited,
+            replaced_later=has.replaced_later,
             unfit=has.unfit,
         )
 

@@ -40,6 +40,8 @@ class Issuance:
     # What is waited for, and what was issued but cannot be used, by Certificate and in words.
     awaited: Mapping[str, str] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    # What is still of the authority before, on the way from one to the other, and why.
+    replaced_later: Mapping[str, str] = field(default_factory=dict)
     # Objects that are neither wanted nor to go yet, by kind and name.
     untouched: frozenset[tuple[str, str]] = frozenset()
 
@@ -150,7 +152,9 @@ def _by_cert_manager(seen: _Seen) -> Issuance:
     )
     # Somebody has taken their Certificates away, which are asked for again.
     kept = frozenset(("Secret", secret) for secret in seen.issued - seen.certificates.keys())
-    return Issuance(material, renewed, awaited, wrong, kept)
+    said = "is asked for once every pod is started anew and trusts the issuer"
+    later = {party.secret: said for party in seen.parties if party.secret not in asked}
+    return Issuance(material, renewed, awaited, wrong, later, kept)
 
 
 def _own(seen: _Seen, good: set[str]) -> tuple[Material | None, Mapping[str, str]]:
@@ -186,15 +190,22 @@ def _back(seen: _Seen) -> Issuance:
         kept = {("Certificate", name) for name in seen.certificates}
         kept |= {("Secret", secret) for secret in seen.issued}
         trust = union(seen.trusted, seen.union(material.authority))
+        said = "is cert-manager's until every pod trusts the authority of the tree"
         return Issuance(
-            _with(material, trust=trust, mounted=True, others=trust), renewed, untouched=frozenset(kept)
+            _with(material, trust=trust, mounted=True, others=trust),
+            renewed,
+            replaced_later=dict.fromkeys(sorted(seen.issued), said),
+            untouched=frozenset(kept),
         )
     material, renewed = seen.certified(seen.parties)
     assert material.authority is not None
     trust = union(material.authority.trusted, seen.trusted, seen.union(None))
     if not seen.issued and not seen.certificates and all(map(_moved_back, seen.workloads)):
         return Issuance(material, renewed)
-    return Issuance(_with(material, trust=trust, mounted=False, others=trust), renewed)
+    said = "trusts the issuer until it is started anew"
+    names_left = (each["metadata"]["name"] for each in seen.workloads if not _moved_back(each))
+    later = dict.fromkeys([*sorted(seen.issued | seen.certificates.keys()), *names_left], said)
+    return Issuance(_with(material, trust=trust, mounted=False, others=trust), renewed, replaced_later=later)
 
 
 def _with(material: Material, *, trust: bytes, mounted: bool, others: bytes) -> Material:

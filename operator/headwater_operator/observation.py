@@ -244,7 +244,9 @@ def _is_outdated(workload: Document) -> bool:
     spec, status = workload.get("spec") or {}, workload.get("status") or {}
     unseen: bool = status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0)
     undone: bool = status.get("updatedReplicas", 0) < spec.get("replicas", 0)
-    return unseen or undone
+    # Pods of the template before are still there, beside the new ones.
+    surplus: bool = status.get("replicas", 0) > status.get("updatedReplicas", 0)
+    return unseen or undone or surplus
 
 
 def _nodes(documents: Iterable[Document]) -> list[TreeNode]:

@@ -32,7 +32,8 @@ from headwater_operator.metrics import Metrics
 from headwater_operator.nodes import Nodes
 from headwater_operator.observation import Observed, Pod
 from headwater_operator.rendering import Images, Manifest, Owner
-from headwater_operator.reporting import Report
+from headwater_operator.rendering.alerts import ingest_limit
+from headwater_operator.reporting import STALL, Report, stall_after
 from headwater_operator.rollout import Rolling
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 # Seconds until the next look: while the root has to be asked how far it is; while pods are on the way, which
 # are watched; and while all is as it should be.
 SOON, PODS, LATER = 1.0, 10.0, 30.0
+# Seconds between glances at the root of a tree that is as it should be; one costs a call to the root.
+GLANCE = 2.5
 # Requests under way at a time, for all topologies together.
 REQUESTS = 8
 
@@ -61,6 +64,8 @@ class Memory:
     refused: Mapping[str, str] = field(default_factory=dict)
     told: Told = field(default_factory=Told)
     lost: failover.Lost | None = None
+    # Until when glances at the root are enough, if nothing happens.
+    glances_until: float = float("-inf")
 
 
 class Reconciler:
@@ -98,7 +103,24 @@ class Reconciler:
         memory = self._memories.get((namespace, name))
         if memory is None or memory.uid != uid:
             memory = self._memories[namespace, name] = Memory(uid)
-        return _Look(self, document, memory).run()
+        memory.glances_until = float("-inf")
+        again = _Look(self, document, memory).run()
+        if again == LATER and memory.told.report is not None and memory.told.report.settled:
+            memory.glances_until = self.clock() + LATER
+            return GLANCE
+        return again
+
+    def glance(self, namespace: str, name: str) -> float | None:
+        """Ask the root of a settled tree how it stands, so that what the clock alone brings about is reported
+        soon; the API server is not asked for all objects as often."""
+        memory = self._memories.get((namespace, name))
+        now = self.clock()
+        if memory is None or memory.told.report is None or now >= memory.glances_until:
+            return None
+        root, _ = self.lookout.ask_root(memory.told.report.observed, namespace, name)
+        if root is None or self.telling.is_overtaken(memory.told, root, now):
+            return None
+        return GLANCE
 
 
 class _Look:
@@ -147,6 +169,8 @@ class _Look:
             rate=measured.rate,
             demand=0.0 if chosen.planned is None else chosen.planned.topology.rate * chosen.planned.factor,
             good=self._kept.generation,
+            stall_after=STALL if chosen.planned is None else stall_after(chosen.planned.topology),
+            limits={} if chosen.planned is None else _limits(chosen.planned),
         )
         return self._acted(report, chosen)
 
@@ -439,3 +463,11 @@ class _Look:
     @property
     def _who(self) -> dict[str, str]:
         return {"namespace": self._owner.namespace, "topology": self._owner.name}
+
+
+def _limits(planned: Planned) -> dict[str, float]:
+    """Items a second that each node of a plan can take, by its id."""
+    spec = planned.topology.node
+    if spec is None or planned.layout is None:
+        return {}
+    return {node.id: ingest_limit(spec, node) for node in planned.layout.nodes}

@@ -8,23 +8,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from heapq import nsmallest
+from importlib.metadata import version
 from typing import Any
 
 from headwater.durations import SECOND
 from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater.planning.amounts import UNIT
+from headwater.topology import Topology
 from headwater_operator import names
 from headwater_operator.comparison import Conflict
 from headwater_operator.layout import Layout, TreeNode
 from headwater_operator.observation import Observed
+from headwater_wire.v1 import control_pb2 as pb
 
 Status = dict[str, Any]
 # Nodes that are told of, and bytes of a message.
 WORST, MESSAGE = 10, 4_096
 # Fields that change all the time: they alone are no reason to write.
-LIVE = ("sources", "rate", "lag")
-# Seconds from one writing of live numbers to the next.
-SPACING = 30.0
+LIVE = ("sources", "rate", "lag", "busiest")
+# Seconds from one writing of live numbers to the next, and while the watermark stands still.
+SPACING, STALLED_SPACING = 30.0, 5.0
+# Seconds for which the watermark may stand still where sources send often, and for which far fewer sources
+# than expected may be there.
+STALL, SHORT = 5.0, 10.0
+# Events that a source may leave out before its silence is worth a word.
+MISSED = 3
 # Sums of rates that are equal may differ by so much.
 SLACK = 1e-6
 # Exit codes of the root: executors do not see its checkpoint; it cannot start as it is, or has halted.
@@ -84,11 +94,17 @@ class Report:
     # Certificates that cert-manager has not issued yet, and those that cannot be used: each with why.
     awaited: Mapping[str, str] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
+    # Certificates, and workloads, that are still of the authority before, each with why.
+    replaced_later: Mapping[str, str] = field(default_factory=dict)
     rate: float | None = None
     # Items a second of all sources that are expected, as they are planned for.
     demand: float = 0.0
     # Of the last spec that was rolled out.
     good: int = 0
+    # Seconds for which the watermark may stand still.
+    stall_after: float = STALL
+    # Items a second that each node can take, by its id.
+    limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def nodes(self) -> Sequence[TreeNode]:
@@ -115,7 +131,7 @@ class Report:
         """Whether all that was asked for is there."""
         there = self.layout is not None and self.observed.root is not None and self.applied
         changes = self.changing or self.later
-        lacking = self.awaited or self.unfit
+        lacking = self.awaited or self.unfit or self.replaced_later
         return there and not (self.waiting or changes or self.failed or self.conflicts or lacking)
 
     @property
@@ -157,6 +173,14 @@ class Report:
         return ""
 
     @property
+    def stalled(self) -> bool:
+        """Whether sources are waited for, and the watermark has stood still for longer than it may."""
+        root = self.observed.root
+        if root is None or not root.started or not root.live:
+            return False
+        return root.still / SECOND >= self.stall_after
+
+    @property
     def resting(self) -> bool:
         """Whether a tree that is suspended has come to rest."""
         there = (id for id, pods in self.observed.pods.items() if pods)
@@ -182,14 +206,35 @@ def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
         found["lastGoodGeneration"] = report.good
     found |= _live(report)
     found["conditions"] = conditions(report, before.get("conditions") or (), now)
+    found["reason"] = _reason(found["conditions"])
+    found["version"] = version("headwater")
     return found
+
+
+def _reason(found: Iterable[Mapping[str, Any]]) -> str:
+    """In a word, what somebody who looks at the list of topologies should know."""
+    known = {each["type"]: each for each in found}
+    if known["Degraded"]["status"] == "True":
+        return str(known["Degraded"]["reason"])
+    if known["Ready"]["status"] != "True":
+        return str(known["Ready"]["reason"])
+    return str(known["Progressing" if known["Progressing"]["status"] == "True" else "Degraded"]["reason"])
+
+
+def stall_after(topology: Topology) -> float:
+    """For how many seconds the watermark of a topology may stand still: a few events of its slowest source,
+    but no longer than until that is declared idle."""
+    slowest = min((source.rate for source in topology.sources if source.rate > 0), default=1.0)
+    return max(STALL, min(MISSED / slowest, topology.idle_after / SECOND))
 
 
 def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> bool:
     """Whether a status is to be written, so many seconds behind the last one."""
     if _lasting(before) != _lasting(after):
         return True
-    return seconds >= SPACING and any(before.get(name) != after.get(name) for name in LIVE)
+    stalled = any(each["reason"] == "WatermarkStalled" for each in after["conditions"])
+    spacing = STALLED_SPACING if stalled else SPACING
+    return seconds >= spacing and any(before.get(name) != after.get(name) for name in LIVE)
 
 
 def _lasting(status: Mapping[str, Any]) -> Status:
@@ -268,6 +313,13 @@ def _progressing(report: Report) -> Told:
         pods = {"give way to new ones": report.changing, "wait for their turn": report.later}
         clauses = [f"pods that {what}: {_named(ids)}" for what, ids in pods.items() if ids]
         return True, "RollingOut", "; ".join(clauses)
+    if report.replaced_later:
+        count = len(report.replaced_later)
+        return (
+            True,
+            "Certifying",
+            f"{count} are still of the authority before: {_first(report.replaced_later)}",
+        )
     if report.leaving:
         ids = _named([node.id for node in report.leaving])
         return True, "Draining", f"nodes that end when nobody sends to them any more: {ids}"
@@ -280,6 +332,10 @@ def _is_ready(report: Report) -> Told:
         return False, "Suspended", "spec.suspend is set"
     if report.layout is None:
         return False, "NotPlanned", "there is no plan"
+    if report.problem is not None and report.kept not in (None, report.generation):
+        reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
+        said = f"generation {report.kept} runs, not what the spec asks for: {listed(report.problem.problems)}"
+        return False, reason, said
     if root is None:
         return False, "RootNotReady", _root_why(report)
     if report.waiting:
@@ -327,6 +383,8 @@ def _degraded(report: Report) -> Told:
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
+    if (waits := _waits(report)) is not None:
+        return waits
     if report.differing:
         return True, "ClaimDiffers", "; ".join(report.differing)
     if report.hindrance:
@@ -335,6 +393,59 @@ def _degraded(report: Report) -> Told:
     if report.refused:
         return True, "QueriesRefused", f"queries that are not computed: {_named(report.refused)}"
     return False, "AsPlanned", "nothing is wrong that is known of"
+
+
+def _waits(report: Report) -> Told | None:
+    """Whether windows wait for too long, and for what."""
+    root = report.observed.root
+    if root is None or report.suspended:
+        return None
+    if root.HasField("short_for") and root.short_for / SECOND >= SHORT:
+        totals = root.totals
+        came = f"{totals.sources} came so far, {totals.idle} are idle, {totals.retired} are retired"
+        if not root.live:
+            return True, "NoSources", f"none of {report.expected} expected sources sends: {came}"
+        said = f"{root.live} of {report.expected} expected sources are live: {came}"
+        return True, "FewSources", said
+    if report.stalled:
+        at = moment(root.now - root.still)
+        found = "; ".join(map(hold_text, root.holds)) or "the root names nothing that it waits for"
+        more = f"; {root.holding - len(root.holds)} more" if root.holding > len(root.holds) else ""
+        return (
+            True,
+            "WatermarkStalled",
+            f"the watermark has stood still since {at}; windows wait for {found}{more}",
+        )
+    return None
+
+
+_HOLDS = {
+    pb.Hold.REASON_EXPECTED: "expected sources",
+    pb.Hold.REASON_SILENT: "silent",
+    pb.Hold.REASON_CHILD_SILENT: "child silent",
+    pb.Hold.REASON_NO_CHILD: "no child",
+    pb.Hold.REASON_HORIZON: "held by the horizon",
+    pb.Hold.REASON_FUTURE: "timestamp in the future",
+    pb.Hold.REASON_QUARANTINE: "quarantined",
+    pb.Hold.REASON_BACKPRESSURE: "backpressure",
+    pb.Hold.REASON_BEHIND: "behind",
+}
+
+
+def hold_text(hold: pb.Hold) -> str:
+    """One thing that windows wait for; with times of day, which stay the same while it lasts."""
+    who = f"source {hold.source.name}" if hold.source.name else "the start"
+    who += f" (child {hold.child})" if hold.child else ""
+    said = f"{who}: {_HOLDS.get(hold.reason, 'unknown')} since {moment(hold.since)}, {hold.message}"
+    if hold.HasField("ends"):
+        what = "starts without them" if hold.reason == pb.Hold.REASON_EXPECTED else "declared idle"
+        said += f", {what} at {moment(hold.ends)}"
+    return said
+
+
+def moment(microseconds: int) -> str:
+    """A time since the epoch as the API writes it, to the second."""
+    return datetime.fromtimestamp(microseconds // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _failing(report: Report) -> list[tuple[str, str, str]]:
@@ -451,8 +562,36 @@ def _live(report: Report) -> Status:
     if report.rate is not None:
         found["rate"] = rounded(report.rate)
     if root.HasField("watermark") and root.HasField("largest"):
-        found["lag"] = f"{rounded(max(root.largest - root.watermark, 0) / SECOND):g}s"
+        lag = max(root.largest - root.watermark, 0) / SECOND
+        # Where nothing comes any more the events say nothing: the clock does.
+        lag = max(lag, root.still / SECOND) if report.stalled else lag
+        found["lag"] = f"{rounded(lag):g}s"
+    if busiest := _busiest(report):
+        found["busiest"] = busiest
     return found
+
+
+def _busiest(report: Report) -> list[Status]:
+    """The nodes with the least headroom as measured, beside what is planned for them."""
+    members, found = report.observed.members, []
+    plan = None if report.layout is None else report.layout.plan
+    for node in report.nodes:
+        seen, limit = members.get(node.id), report.limits.get(node.id, 0.0)
+        if seen is None or not seen.HasField("rate") or limit <= 0:
+            continue
+        planned = seen.load
+        if node.role != "child" and plan is not None:
+            planned = float(plan.layers[min(node.layer, len(plan.layers)) - 1].rates.max()) / UNIT
+        found.append(
+            {
+                "name": node.id,
+                "rate": rounded(seen.rate),
+                "plannedRate": rounded(planned),
+                "headroom": rounded(max(1 - seen.rate / limit, 0.0)),
+                "plannedHeadroom": rounded(max(1 - planned / limit, 0.0)),
+            }
+        )
+    return nsmallest(WORST, found, key=lambda each: (each["headroom"], each["name"]))
 
 
 def rounded(number: float) -> float:

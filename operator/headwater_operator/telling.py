@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,9 @@ class Told:
 
     at: float = float("-inf")
     widths: str = ""
+    # What was last written, and what it was of; None: nothing yet.
+    status: Mapping[str, Any] | None = None
+    report: Report | None = None
     queries: queryreports.Written = field(default_factory=queryreports.Written)
 
 
@@ -52,6 +55,15 @@ class Telling:
             self._cluster.set_status(kinds.TOPOLOGY, report.namespace, report.topology, after)
             told.at = now
             self._tell_changes(document, before, after)
+            before = after
+        told.status, told.report = before, report
+
+    def is_overtaken(self, told: Told, root: pb.StatusReply, now: float) -> bool:
+        """Whether another status is to be written by what the root says now."""
+        if told.report is None or told.status is None:
+            return True
+        report = replace(told.report, observed=replace(told.report.observed, root=root))
+        return is_due(told.status, status_of(report, told.status, _stamp()), now - told.at)
 
     def _tell_changes(self, document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """In the words of the conditions."""

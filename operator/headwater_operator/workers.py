@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headwater.errors import HeadwaterError, RetryableError
 from headwater_operator.metrics import Metrics
@@ -24,6 +24,14 @@ class Reconcile(Protocol):
 
     def __call__(self, namespace: str, name: str) -> float | None:
         """Seconds after which it is to be called again if nothing happens; None: when all are."""
+
+
+@runtime_checkable
+class Glancing(Protocol):
+    """Can tell by a glance whether a topology has to be looked at when time alone has passed."""
+
+    def glance(self, namespace: str, name: str) -> float | None:
+        """Seconds until the next glance; None: it has to be looked at now."""
 
 
 class Workers:
@@ -48,7 +56,11 @@ class Workers:
     def _one(self, turn: Turn[tuple[str, str]]) -> str:
         namespace, name = turn.key
         try:
-            again = self._reconcile(namespace, name)
+            again = None
+            if not turn.prompted and isinstance(self._reconcile, Glancing):
+                again = self._reconcile.glance(namespace, name)
+            if again is None:
+                again = self._reconcile(namespace, name)
         except Exception as error:
             pause = self._queue.failed(turn.key)
             said = {"namespace": namespace, "topology": name, "again_in_seconds": pause}

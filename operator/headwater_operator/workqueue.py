@@ -6,7 +6,7 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -18,10 +18,14 @@ FIRST, LONGEST = 1.0, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[K]):
-    """A key to work on, and for how long it has waited since it was due, in seconds."""
+    """A key to work on, and for how long it has waited since it was due, in seconds.
+
+    `prompted` says whether something happened to it, and not time alone has passed.
+    """
 
     key: K
     waited: float
+    prompted: bool = field(default=True, compare=False)
 
 
 class Turns(Generic[K]):
@@ -34,6 +38,7 @@ class Turns(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._order = count()
         self._working: set[K] = set()
+        self._prompted: set[K] = set()
         # How often a key has failed, and before when it is not tried again.
         self._failures: dict[K, tuple[int, float]] = {}
 
@@ -48,6 +53,8 @@ class Turns(Generic[K]):
     def add(self, key: K, now: float, after: float = 0.0) -> None:
         """Due no later than that; one that is worked on comes again."""
         due = now + max(after, 0.0)
+        if after <= 0.0:
+            self._prompted.add(key)
         # An event may follow from what a failing attempt has written itself.
         if key in self._failures:
             due = max(due, self._failures[key][1])
@@ -63,7 +70,9 @@ class Turns(Generic[K]):
         due, _, key = heapq.heappop(self._heap)
         del self._due[key]
         self._working.add(key)
-        return Turn(key, now - due)
+        prompted = key in self._prompted
+        self._prompted.discard(key)
+        return Turn(key, now - due, prompted)
 
     def done(self, key: K, now: float) -> None:
         """Worked on; what was added meanwhile is next."""
@@ -78,6 +87,7 @@ class Turns(Generic[K]):
         pause = min(self._first * 2.0 ** min(failures - 1, 64), self._longest)
         soonest = now + min(self._first, pause)
         self._failures[key] = failures, soonest
+        self._prompted.add(key)
         if key in self._due:
             self._due[key] = max(self._due[key], soonest)
         self.add(key, now, pause)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from headwater.aggregates import UserDefined
 from headwater.changes import Change
 from headwater.errors import Invalid
 from headwater.machines import messages as said
+from headwater.machines.stalls import WORST, Reason, Stall
 from headwater.prefix import Prefix
 from headwater.queries import Query
 from headwater.rows import TS_MAX
@@ -24,6 +25,14 @@ PROTOCOL = 1
 # A source may be so late, in microseconds: the fleet waits for it as long.
 LATENESS_LIMIT = 366 * 86_400 * 1_000_000
 Functions = Callable[[str], UserDefined | None]
+_STALLS = {
+    pb.Stall.REASON_SILENT: Reason.SILENT,
+    pb.Stall.REASON_HORIZON: Reason.HORIZON,
+    pb.Stall.REASON_FUTURE: Reason.FUTURE,
+    pb.Stall.REASON_QUARANTINE: Reason.QUARANTINE,
+    pb.Stall.REASON_BACKPRESSURE: Reason.BACKPRESSURE,
+}
+_REASONS = {reason: number for number, reason in _STALLS.items()}
 
 
 class Codec:
@@ -216,7 +225,28 @@ def _register(message: said.Register) -> tuple[str, Any]:
         generation=message.generation,
         echo=message.echo,
         parent=message.parent,
+        items=message.items,
+        stalls=map(_stall, message.stalls),
     )
+
+
+def _stall(stall: Stall) -> pb.Stall:
+    return pb.Stall(
+        source=named(stall.source),
+        reason=_REASONS[stall.reason],
+        quiet=max(stall.quiet, 0),
+        idle_in=stall.idle_in,
+        node=stall.node,
+    )
+
+
+def _heard_stalls(body: pb.Register) -> Iterator[Stall]:
+    """Those that can be read: a report is for people, and a later release may know other reasons."""
+    for each in body.stalls[:WORST]:
+        if each.reason in _STALLS and len(each.node.encode()) <= NAME_LIMIT:
+            idle_in = min(each.idle_in, TS_MAX) if each.HasField("idle_in") else None
+            reason, quiet = _STALLS[each.reason], min(each.quiet, TS_MAX)
+            yield Stall(name_of(each.source), reason, quiet, idle_in, each.node)
 
 
 def _welcome(message: said.Welcome) -> tuple[str, Any]:
@@ -387,7 +417,17 @@ def _check_words(body: Any, fields: Sequence[str]) -> None:
 def _heard_register(body: pb.Register) -> said.Register:
     _check_words(body, ("node", "token", "address", "echo", "parent"))
     generation = number("generation", body.generation)
-    return said.Register(body.node, body.token, body.child, body.address, generation, body.echo, body.parent)
+    return said.Register(
+        body.node,
+        body.token,
+        body.child,
+        body.address,
+        generation,
+        body.echo,
+        body.parent,
+        min(body.items, TS_MAX),
+        tuple(_heard_stalls(body)),
+    )
 
 
 def _heard_probe(body: pb.Probe) -> said.Probe:

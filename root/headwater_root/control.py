@@ -17,8 +17,10 @@ from headwater.changes import Change
 from headwater.degraded import Degraded
 from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater.groups.members import Active
+from headwater.machines.holds import Hold
 from headwater.machines.messages import Send
 from headwater.machines.root import RootMachine
+from headwater.machines.stalls import Reason
 from headwater.progress import Source
 from headwater.queries import Query
 from headwater.rows import TS_MAX, TS_MIN
@@ -28,6 +30,7 @@ from headwater.windows import Punctuation, Session, is_count
 from headwater_root.applying import Gathered, Overtaken, apply
 from headwater_root.delivery import Deliveries
 from headwater_root.problems import PROBLEMS, cut, plain, problems_message
+from headwater_wire.clock import now, wall
 from headwater_wire.v1 import control_pb2 as pb
 from headwater_wire.v1 import control_pb2_grpc, tree_pb2
 
@@ -42,6 +45,17 @@ WORDS_BYTES = 2_048
 ASSIGNMENTS_LIMIT = 4_096
 QUERIES_PAGE, SOURCES_PAGE, SOURCES_PAGE_LIMIT = 100, 100, 1_000
 NODES_LIMIT = 1_000
+HOLD_REASONS = {
+    Reason.EXPECTED: pb.Hold.REASON_EXPECTED,
+    Reason.SILENT: pb.Hold.REASON_SILENT,
+    Reason.CHILD_SILENT: pb.Hold.REASON_CHILD_SILENT,
+    Reason.NO_CHILD: pb.Hold.REASON_NO_CHILD,
+    Reason.HORIZON: pb.Hold.REASON_HORIZON,
+    Reason.FUTURE: pb.Hold.REASON_FUTURE,
+    Reason.QUARANTINE: pb.Hold.REASON_QUARANTINE,
+    Reason.BACKPRESSURE: pb.Hold.REASON_BACKPRESSURE,
+    Reason.BEHIND: pb.Hold.REASON_BEHIND,
+}
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -87,6 +101,8 @@ class Control(control_pb2_grpc.ControlServicer):
         self._unmerged, self._degraded = unmerged, degraded
         self._topology, self._machine, self._deliveries = topology, machine, deliveries
         self._windows, self._send, self._halt, self._functions = windows, send, halt, functions
+        # From the monotonic clock to the time of day, fixed: a moment is reported as the same time again.
+        self._epoch = wall() - now()
         # Up to which version changes are measured, and the bytes of what they have added.
         self._measured = self._added_bytes = 0
 
@@ -311,9 +327,9 @@ class Control(control_pb2_grpc.ControlServicer):
         reached = request.after + len(shown)
         first, upto = request.nodes_after, request.nodes_after + NODES_LIMIT
         nodes = [] if request.after else list(self._nodes(first, upto))
-        return pb.StatusReply(
+        reply = pb.StatusReply(
             topology=self._topology,
-            expected=self._machine.settings.expected,
+            expected=self._machine.expected,
             started=engine.started,
             position=self._machine.position,
             watermark=engine.watermark,
@@ -339,6 +355,37 @@ class Control(control_pb2_grpc.ControlServicer):
             generation=0 if spec is None else spec.generation,
             digest="" if spec is None else spec.digest,
             next_nodes=upto if nodes and upto < len(self._machine.members.nodes) else 0,
+        )
+        if not request.after:
+            self._add_movement(reply)
+        return reply
+
+    def _add_movement(self, reply: pb.StatusReply) -> None:
+        """What the clock says: how long nothing has moved, and what windows wait for."""
+        at, movement = now(), self._machine.movement
+        reply.now = at + self._epoch
+        if movement.watermark_moved is None:
+            # Nothing was looked at yet.
+            return
+        reply.still = max(at - movement.watermark_moved, 0)
+        if (watermark := self._machine.engine.watermark) is not None:
+            reply.behind_clock = reply.now - watermark
+        reply.live = movement.live
+        if movement.short_since is not None:
+            reply.short_for = max(at - movement.short_since, 0)
+        holds, reply.holding = self._machine.holds(at)
+        reply.holds.extend(map(self._hold, holds))
+
+    def _hold(self, hold: Hold) -> pb.Hold:
+        return pb.Hold(
+            reason=HOLD_REASONS[hold.reason],
+            message=cut(hold.message),
+            since=hold.since + self._epoch,
+            source=_named(hold.source) if hold.source else None,
+            child=hold.child,
+            node=hold.node,
+            ends=None if hold.idle_at is None else hold.idle_at + self._epoch,
+            behind=hold.behind,
         )
 
     def _quarantined(self) -> Iterator[pb.QuarantinedSource]:
@@ -366,7 +413,13 @@ class Control(control_pb2_grpc.ControlServicer):
                 planned_parent=members.planned[name].parent if name in members.planned else "",
                 capacity=members.planned[name].capacity if name in members.planned else 0.0,
                 load=self._machine.load(name),
+                heard_ago=self._heard_ago(name),
+                rate=self._machine.vitals.rate(name),
             )
+
+    def _heard_ago(self, node: str) -> int | None:
+        heard = self._machine.vitals.heard(node)
+        return None if heard is None else max(now() - heard, 0)
 
     def _totals(self) -> pb.Totals:
         engine = self._machine.engine

@@ -12,7 +12,9 @@ from prometheus_client.registry import Collector
 
 from headwater.durations import SECOND
 from headwater.prefix import LATE
+from headwater.sources import SourceId
 from headwater_root.runtime import RootRuntime
+from headwater_wire.clock import now, wall
 from headwater_wire.monitor import offences_of
 
 Labels = tuple[str, ...]
@@ -52,7 +54,8 @@ class RootMetrics(Collector):
         yield _gauge("sources", "Sources on the roster, by state.", by_state, "state")
         quarantined = len(runtime.machine.quarantined)
         yield _gauge("sources_quarantined", "Names of sources that are in quarantine.", quarantined)
-        expected = runtime.machine.settings.expected
+        yield from self._movement()
+        expected = runtime.machine.expected
         yield _gauge("sources_expected", "Sources that the topology waits for.", expected)
         yield _counter("batches_refused", "Batches that did not fit.", runtime.machine.refused)
         yield _counter("bytes", "Bytes of messages from below.", exchange.bytes_below)
@@ -76,6 +79,26 @@ class RootMetrics(Collector):
         yield _gauge("sink_failing_seconds", said, lasting, "sink")
         for name, meaning, value in runtime.gauges():
             yield _gauge(name, meaning, value)
+
+    def _movement(self) -> Iterator[Metric]:
+        """What the clock says of the watermark, and what windows wait for."""
+        at, machine = now(), self._runtime.machine
+        if machine.movement.watermark_moved is None:
+            return
+        said = "Seconds since the watermark last moved, or since the root was started."
+        yield _gauge("watermark_still_seconds", said, (at - machine.movement.watermark_moved) / SECOND)
+        if machine.engine.watermark is not None:
+            said = "Seconds that the watermark is behind the clock of the root."
+            yield _gauge("watermark_behind_seconds", said, (wall() - machine.engine.watermark) / SECOND)
+        yield _gauge("sources_live", "Sources that windows wait for.", machine.movement.live)
+        holds, count = machine.holds(at)
+        yield _gauge("windows_wait_for", "Sources, and other things, that windows wait for.", count)
+        worst: dict[Labels, float] = {}
+        for hold in holds:
+            source = SourceId.of(hold.source).name if hold.source else ""
+            worst[source, hold.child, str(hold.reason)] = (at - hold.since) / SECOND
+        said = "Seconds that windows have waited, by what they wait for: the worst ten."
+        yield _gauge("windows_wait_seconds", said, worst, "held_by", "child", "reason")
 
     def _records(self) -> Iterator[Metric]:
         engine, name = self._runtime.machine.engine, self._topology

@@ -25,6 +25,7 @@ from headwater_root.metrics import RootMetrics
 from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
+from headwater_wire.clock import now
 from headwater_wire.offences import Offence
 from tests.patience import PATIENCE
 
@@ -80,6 +81,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Families, Figures]:
             async with asyncio.timeout(PATIENCE):
                 while not client.done or child.machine.watermark is None or root.deliveries.behind:
                     await asyncio.sleep(0.02)
+                # Its only source has sent all that it has: windows wait for it.
+                while not root.machine.holds(now())[0]:
+                    await asyncio.sleep(0.1)
             # A family without figures shows no labels.
             root.exchange.offences.count(Offence.STALE, "n")
             registry = CollectorRegistry()

@@ -8,7 +8,7 @@ authority of the operator's code and laid out as cert-manager does; e2e/operator
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -347,6 +347,45 @@ def test_nobody_ever_meets_somebody_it_does_not_trust(seed: int) -> None:
     trusted = held[names.authority("small")]["ca.crt"]
     assert {held[party.secret]["ca.crt"] for party in world.everybody} == {trusted}
     world.passes(BROUGHT)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_on_the_way_to_another_authority_something_is_always_said_to_be_left(seed: int) -> None:
+    world = World(seed)
+    world.look(OWN)
+
+    def is_own() -> bool:
+        return not _kinds(world, "Certificate") and "small-trust" not in _kinds(world, "ConfigMap")
+
+    ways: list[tuple[Document, Callable[[], bool]]] = [(ASKED, lambda: _all_issued(world)), (OWN, is_own)]
+    for document, is_there in ways:
+        for _ in range(400):
+            before = is_there()
+            has = world.look(document, some=True)
+            if not (has.awaited or has.unfit or has.replaced_later):
+                break
+            for _ in range(world.random.randrange(4)):
+                world.anything()
+        assert before or is_there()
+        assert not {**has.awaited, **has.unfit, **has.replaced_later}
+
+
+def test_while_a_controller_has_not_counted_the_new_pods_a_tree_is_not_as_asked_for() -> None:
+    world = World()
+    world.look(OWN)
+    world.look(ASKED)
+    _issued(world)
+    world.look(ASKED)
+    # The pods are those of the new template; that they are ready their controller does not say yet.
+    for (kind, _), workload in world.objects.items():
+        if kind in ("Deployment", "StatefulSet"):
+            generation = workload["metadata"].get("generation")
+            counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 0}
+            workload["status"] = {**counts, "observedGeneration": generation}
+    has = world.look(ASKED)
+    assert not has.awaited
+    assert "small-root-tls" in has.replaced_later
+    assert not has.lacks("small-root")
 
 
 def test_a_tree_that_runs_goes_on_while_the_issuer_does_not_answer() -> None:

@@ -11,7 +11,7 @@ from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater_operator.crds import status as schema
 from headwater_operator.layout import Layout
 from headwater_operator.observation import Observed
-from headwater_operator.reporting import Report, is_due, rounded, status_of
+from headwater_operator.reporting import Report, is_due, rounded, stall_after, status_of
 from headwater_wire.v1 import control_pb2 as pb
 from tests.operator.test_layout import fresh, topology
 from tests.operator.test_observation import HOSTS, going
@@ -316,3 +316,124 @@ def test_live_numbers_alone_are_written_now_and_then() -> None:
 @pytest.mark.parametrize("number, expected", [(0, 0), (123.4, 120), (0.0567, 0.057), (99.6, 100)])
 def test_two_digits(number: float, expected: float) -> None:
     assert rounded(number) == expected
+
+
+SECOND = 1_000_000
+AT = 1_700_000_000 * SECOND
+
+
+def waiting(**more: Any) -> Report:
+    """A tree in which everything is as planned, but for what its root says of sources."""
+    found = layout()
+    answer = root(*(member(node.id, parent=node.parent) for node in found.nodes), started=True, **more)
+    answer.totals.sources = 100
+    return Report("plant", "factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3)
+
+
+def silent(name: str = "press", **more: Any) -> pb.Hold:
+    hold = pb.Hold(
+        reason=pb.Hold.REASON_SILENT,
+        message="it sends nothing",
+        since=AT,
+        child="factory-l1-0",
+        ends=AT + 60 * SECOND,
+        **more,
+    )
+    hold.source.name = name
+    return hold
+
+
+def test_lag_grows_with_the_clock_where_nothing_comes() -> None:
+    times = {"watermark": AT, "largest": AT + SECOND, "now": AT + 100 * SECOND, "live": 12}
+    calm = waiting(**times, still=SECOND)
+    assert status_of(calm, {}, NOW)["lag"] == "1s"
+    assert told(calm)["Degraded"] == ("False", "AsPlanned")
+    stuck = waiting(**times, still=100 * SECOND, holds=[silent()], holding=1)
+    status = status_of(stuck, {}, NOW)
+    assert (status["lag"], status["reason"]) == ("100s", "WatermarkStalled")
+    degraded = status["conditions"][-1]
+    assert (degraded["status"], degraded["reason"]) == ("True", "WatermarkStalled")
+    assert degraded["message"] == (
+        "the watermark has stood still since 2023-11-14T22:13:20Z; windows wait for source press (child "
+        "factory-l1-0): silent since 2023-11-14T22:13:20Z, it sends nothing, declared idle at "
+        "2023-11-14T22:14:20Z"
+    )
+
+
+def test_while_it_lasts_a_stall_reads_the_same_and_its_lag_is_written_often() -> None:
+    times = {"watermark": AT, "largest": AT, "live": 12, "holds": [silent()], "holding": 40}
+    first = status_of(waiting(**times, now=AT + 20 * SECOND, still=20 * SECOND), {}, NOW)
+    later = status_of(waiting(**times, now=AT + 27 * SECOND, still=27 * SECOND), first, NOW)
+    assert first["conditions"] == later["conditions"]
+    assert first["conditions"][-1]["message"].endswith("; 39 more")
+    assert not is_due(first, later, 2.0)
+    assert is_due(first, later, 7.0)
+
+
+def test_no_source_or_few_of_them_are_told_with_the_count() -> None:
+    none = status_of(waiting(live=0, short_for=11 * SECOND), {}, NOW)["conditions"][-1]
+    assert (none["status"], none["reason"]) == ("True", "NoSources")
+    assert "none of 100 expected sources" in none["message"]
+    few = status_of(waiting(live=7, short_for=11 * SECOND), {}, NOW)["conditions"][-1]
+    assert (few["reason"], few["message"].split(":")[0]) == (
+        "FewSources",
+        "7 of 100 expected sources are live",
+    )
+    assert told(waiting(live=7, short_for=SECOND))["Degraded"] == ("False", "AsPlanned")
+
+
+def test_slow_sources_may_be_silent_for_longer() -> None:
+    declared = topology(100)
+    fast, slow = (
+        replace(declared, sources=tuple(replace(each, rate=rate) for each in declared.sources))
+        for rate in (10.0, 0.1)
+    )
+    assert stall_after(fast) == 5.0
+    assert stall_after(slow) == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"problem": InvalidPlan([Problem("spec.x", "is y", "do z")]), "kept": 2}, "NoPlan"),
+        ({"problem": Invalid("w", [Problem("spec.x", "is y", "do z")]), "kept": 2}, "InvalidSpec"),
+    ],
+)
+def test_what_runs_is_not_ready_where_the_spec_asks_for_something_else(
+    change: dict[str, Any], reason: str
+) -> None:
+    report = replace(settled(), **change)
+    assert told(report)["Ready"] == ("False", reason)
+    assert status_of(report, {}, NOW)["reason"] == reason
+
+
+def test_a_spec_that_was_good_is_ready_with_the_nodes_that_there_are() -> None:
+    problem = InvalidPlan([Problem("spec.x", "is y", "do z")])
+    report = replace(settled(), problem=problem, kept=3)
+    assert told(report)["Ready"] == ("True", "Committing")
+    assert status_of(report, {}, NOW)["reason"] == "NoPlan"
+
+
+def test_a_tree_that_was_rolled_back_works_and_says_that_it_is_another_one() -> None:
+    report = replace(settled(), rolled_back="it did not come", kept=2)
+    assert told(report)["Ready"] == ("True", "Committing")
+    assert status_of(report, {}, NOW)["reason"] == "RolledBack"
+
+
+def test_the_busiest_nodes_are_told_as_measured_and_as_planned() -> None:
+    report = waiting(live=100)
+    assert report.observed.root is not None
+    for place, node in enumerate(report.observed.root.nodes):
+        node.rate, node.load = 10.0 * place, 17.0
+    report = replace(report, limits={node.id: 50.0 for node in report.nodes})
+    first, *_, last = status_of(report, {}, NOW)["busiest"]
+    assert (first["rate"], first["headroom"]) == (40.0, 0.2)
+    assert last == {
+        "name": report.nodes[0].id,
+        "rate": 0.0,
+        "plannedRate": 17.0,
+        "headroom": 1.0,
+        "plannedHeadroom": 0.66,
+    }
+    known = schema.of_topology()["properties"]
+    assert set(last) == set(known["busiest"]["items"]["properties"])

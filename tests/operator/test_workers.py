@@ -134,3 +134,28 @@ def test_figures_are_read_when_they_are_asked_for() -> None:
         assert line in page
     assert 'layer="3"' not in page
     assert 'topology="b"' not in page
+
+
+class Glances(Looks):
+    """Has to be looked at in full at the third glance."""
+
+    def __init__(self, *outcomes: float | Exception | None) -> None:
+        super().__init__(*outcomes)
+        self.glances = 0
+
+    def glance(self, namespace: str, name: str) -> float | None:
+        self.glances += 1
+        return 0.01 if self.glances < 3 else None
+
+
+def test_when_time_alone_has_passed_a_glance_says_whether_to_look() -> None:
+    queue, glances = WorkQueue(Turns[Key]()), Glances(0.01)
+    Workers(queue, glances, Metrics(), 1).start()
+    queue.add(("plant", "a"))
+    until(lambda: len(glances.times) == 2)
+    assert glances.glances == 3
+    # What happens is looked at whatever a glance would say.
+    queue.add(("plant", "a"))
+    until(lambda: len(glances.times) == 3)
+    assert glances.glances == 3
+    assert queue.end(10)

@@ -263,3 +263,22 @@ def test_a_failure_is_tried_again() -> None:
     queue.forget("a")
     queue.done("a")
     assert queue.depth == 0
+
+
+def test_a_turn_says_whether_something_happened_or_time_alone_has_passed() -> None:
+    turns = Turns[str]()
+    turns.add("a", 0.0, 5.0)
+    timed = turns.take(5.0)
+    assert timed is not None
+    assert not timed.prompted
+    # An event while it is worked on, and a later look that is asked for at its end.
+    turns.add("a", 5.0)
+    turns.add("a", 5.0, 5.0)
+    turns.done("a", 5.0)
+    prompted = turns.take(5.0)
+    assert prompted is not None
+    assert prompted.prompted
+    turns.failed("a", 6.0)
+    again = turns.take(100.0)
+    assert again is not None
+    assert again.prompted

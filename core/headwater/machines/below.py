@@ -296,6 +296,10 @@ class Below:
         changes = self._holding.changes(message.version)
         out.add(sender, Tell(message.stream, lane.number, lane.standings(known), changes))
 
+    def has_unread(self, name: str) -> bool:
+        """Whether something of a source has come that cannot be read yet."""
+        return self._waiting.has(name)
+
     def forget(self, now: int) -> None:
         """Drop what has waited for too long, and who brings too many keys and is gone."""
         self._waiting.forget(now)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headwater.changes import Change
 from headwater.events import Batch
+from headwater.machines.stalls import Stall
 from headwater.partials import Partial
 from headwater.prefix import Prefix
 from headwater.queries import Query
@@ -63,6 +64,9 @@ class Register:
     echo: str = ""
     # To whom it sends.
     parent: str = ""
+    # How many items it has taken, and the sources that keep windows waiting here, worst first.
+    items: int = 0
+    stalls: tuple[Stall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

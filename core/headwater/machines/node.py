@@ -4,8 +4,9 @@ below it, and each sends batches up (protocol, rules 6 to 10, 18, 19).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 
 from headwater.changes import Change
 from headwater.machines.below import Below
@@ -39,6 +40,7 @@ from headwater.machines.messages import (
 from headwater.machines.refusals import Refusals
 from headwater.machines.room import Room
 from headwater.machines.silence import Silence
+from headwater.machines.stalls import WORST, Reason, Stall
 from headwater.machines.upwards import Upwards
 from headwater.progress import Source
 from headwater.sources import SourceId
@@ -69,6 +71,8 @@ class NodeMachine:
         self.told: tuple[str, str] | None = None
         # Whether it asks the root who its parent is, and sends nothing else meanwhile.
         self.asks = False
+        # The sources whose next event lies too far beyond the clock; the caller has the clock, and says so.
+        self.beyond_clock: Container[str] = ()
 
     # The caller's side
 
@@ -228,9 +232,40 @@ class NodeMachine:
         self._said = now
         generation = self._upwards.link.generation
         register = Register(
-            self.name, self.token, self.child, self.address, generation, self._nonce, self.parent
+            self.name,
+            self.token,
+            self.child,
+            self.address,
+            generation,
+            self._nonce,
+            self.parent,
+            self.items,
+            self._stalls(now),
         )
         out.add(self.settings.root, register)
+
+    def _stalls(self, now: int) -> tuple[Stall, ...]:
+        """The assigned sources that let the watermark come least far, and what keeps each."""
+        if not self.child or not self.registered:
+            return ()
+        lane = self._holding.lanes[0]
+        known = [source for name in self._silence.assigned if (source := lane.source(name)) is not None]
+        worst = nsmallest(WORST, known, key=lambda source: source.largest - source.lateness)
+        pending = lane.pending() if worst else set()
+        return tuple(self._stall(source.name, lane, pending, now) for source in worst)
+
+    def _stall(self, name: str, lane: Lane, pending: Collection[str], now: int) -> Stall:
+        quiet, left = self._silence.spell(name, now)
+        unread = self._below.has_unread(name)
+        if name in self._below.keys.over:
+            return Stall(name, Reason.QUARANTINE, quiet)
+        if name in self.beyond_clock:
+            return Stall(name, Reason.FUTURE, quiet)
+        if unread and self._room.is_ahead(lane, name):
+            return Stall(name, Reason.HORIZON, quiet)
+        if unread or name in pending:
+            return Stall(name, Reason.BACKPRESSURE, quiet, node=self.parent)
+        return Stall(name, Reason.SILENT, quiet, left)
 
     def _registered(self, message: Registered, now: int, out: Outbox) -> None:
         if not message.generation:

@@ -13,6 +13,7 @@ from headwater.changes import Change
 from headwater.errors import PermanentError
 from headwater.machines.commits import Commits
 from headwater.machines.dealing import Dealing
+from headwater.machines.holds import Awaited, Hold, find_holds
 from headwater.machines.lanes import Apart, shared
 from headwater.machines.members import Members
 from headwater.machines.messages import (
@@ -34,6 +35,7 @@ from headwater.machines.messages import (
     Stream,
     Welcome,
 )
+from headwater.machines.movement import Movement
 from headwater.machines.nonces import Nonces
 from headwater.machines.openings import Openings
 from headwater.machines.positions import Positions
@@ -59,6 +61,7 @@ from headwater.machines.records import (
 )
 from headwater.machines.refusals import Refusals
 from headwater.machines.state import State
+from headwater.machines.vitals import Vitals
 from headwater.progress import Source
 from headwater.queries import Query, signature
 from headwater.results import Results
@@ -112,6 +115,9 @@ class RootMachine:
         self._admissions: Recent[str, int] = Recent(settings.admission)
         # To whom nodes send, by what they last said.
         self.senders: dict[str, str] = {}
+        # What is known of nodes and sources by this process alone: when they were last heard, and moved.
+        self.vitals, self.movement = Vitals(), Movement()
+        self._began: int | None = None
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
         # Whether it has come back from its log, and since when: for `return_timeout` no source is given up.
@@ -143,6 +149,24 @@ class RootMachine:
         return self._state.position
 
     @property
+    def expected(self) -> int:
+        """How many sources are expected, by the plan that was applied last."""
+        return self._state.expected
+
+    def holds(self, now: int) -> tuple[list[Hold], int]:
+        """What windows wait for, the worst first, and how many such things there are."""
+        engine, began = self.engine, now if self._began is None else self._began
+        awaited = None
+        if not engine.started:
+            since = self._waits_since
+            until = None if since is None else since + self.settings.start_timeout
+            there = len(engine.sources)
+            awaited = Awaited(there, self.expected, began if since is None else since, until)
+        return find_holds(
+            self.movement, self.vitals, self.members, engine.source_of, engine.largest, began, now, awaited
+        )
+
+    @property
     def members(self) -> Members:
         return self._state.members
 
@@ -163,6 +187,8 @@ class RootMachine:
     def step(self, sender: str, message: Message, now: int) -> list[Send]:
         self._commits.refuse_if_failed()
         out = Outbox()
+        if sender in self.members.nodes:
+            self.vitals.hear(sender, now)
         if isinstance(message, Delivery | Probe | Ask) and not self._is_member(sender, message.stream, out):
             pass
         elif isinstance(message, Delivery):
@@ -172,7 +198,7 @@ class RootMachine:
         elif isinstance(message, Ask):
             self._positions.asked(sender, message, out)
         elif isinstance(message, Register):
-            self._register(sender, message, out)
+            self._register(sender, message, now, out)
         elif isinstance(message, Leave):
             if sender == message.node and 0 < message.generation == self.members.generation(sender):
                 self._commits.decide_behind(out, Left(message.node))
@@ -196,6 +222,10 @@ class RootMachine:
             self._waits_since = now
         elif now - self._waits_since >= self.settings.start_timeout:
             self._commits.decide(Started())
+        self._began = now if self._began is None else self._began
+        if self.movement.is_due(now):
+            engine = self.engine
+            self.movement.look(engine.present, engine.watermark, engine.largest, self.expected, now)
         moves = self._dealing.moves(now)
         return [*out.sends, *self.assign(moves)] if moves else out.sends
 
@@ -352,7 +382,7 @@ class RootMachine:
             out.add(sender, Stale(stream))
         return stream.generation == known
 
-    def _register(self, sender: str, message: Register, out: Outbox) -> None:
+    def _register(self, sender: str, message: Register, now: int, out: Outbox) -> None:
         if sender != message.node:
             return
         if not self.members.holds(message):
@@ -371,6 +401,7 @@ class RootMachine:
             joined = Joined(message.node, message.token, generation, message.child, message.address)
             self._commits.decide_behind(out, joined)
         self.senders[message.node] = message.parent
+        self.vitals.take(message, now)
         parent, address = self.members.parent(message.node)
         assigned = tuple(
             source.name

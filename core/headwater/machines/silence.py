@@ -43,6 +43,11 @@ class Silence:
         self._heard = dict.fromkeys(self._heard, now)
         self._awaited = set(self._heard)
 
+    def spell(self, name: str, now: int) -> tuple[int, int]:
+        """For how long nothing was heard of a source, and how much longer that may last."""
+        quiet = now - self._heard.get(name, now)
+        return quiet, max(self._bound - quiet, 0)
+
     def quiet(self, now: int) -> Iterator[str]:
         """Those of whom nothing was heard for long, counted from the start here if they never came."""
         patience = max(self._bound, self.grace)

@@ -68,6 +68,11 @@ class State:
         return self.lanes[0].engine
 
     @property
+    def expected(self) -> int:
+        """How many sources are expected."""
+        return self._expected
+
+    @property
     def engines(self) -> Mapping[int, Root]:
         return {number: lane.engine for number, lane in self.lanes.items()}
 

@@ -42,6 +42,8 @@ class Root(control_pb2_grpc.ControlServicer):
         self.told: list[dict[str, float]] = []
         # Queries that it does not take.
         self.lacks: set[str] = set()
+        # What it says beside that.
+        self.more = pb.StatusReply()
         self._spec = pb.SpecPart()
         self._nodes = list(nodes)
 
@@ -71,9 +73,11 @@ class Root(control_pb2_grpc.ControlServicer):
             for id in self._nodes
         ]
         digest, generation = self._spec.digest, self._spec.generation
-        return pb.StatusReply(
+        found = pb.StatusReply(
             topology="small", nodes=nodes, totals=pb.Totals(), digest=digest, generation=generation
         )
+        found.MergeFrom(self.more)
+        return found
 
     def ApplySpec(self, parts: Iterator[pb.SpecPart], context: Any) -> pb.ApplySpecReply:  # noqa: N802 - likewise
         spec = pb.SpecPart()

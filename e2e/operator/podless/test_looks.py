@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from e2e.kubectl import kubectl
 from e2e.operator.podless.plant import POD, Plant
 from e2e.operator.running import rights
 from e2e.operator.spaces import DEFINITIONS, SERVED, Rules, Spaces, whole
@@ -18,6 +20,7 @@ from headwater.topology import API_VERSION, QUERY_KIND
 from headwater_operator import kinds, lookout, names
 from headwater_operator.cluster import Cluster
 from headwater_operator.kinds import Kind
+from headwater_wire.v1 import control_pb2 as pb
 from tests import packages
 
 # A child on each machine, and two of them are needed.
@@ -101,6 +104,53 @@ def test_a_function_of_a_package_is_known_where_it_is_installed(
         again.look()
         assert _accepted(again, "object") == "Accepted"
         assert json.loads(root.queries["q"])["aggregate"] == "function:rms"
+
+
+def _columns(apiserver: Path, plant: Plant, *more: str) -> dict[str, str]:
+    """What `kubectl get aggtopo` prints of the topology, by column."""
+    at = (f"--kubeconfig={apiserver}", "--namespace", plant.space)
+    head, row = kubectl(*at, "get", "aggtopo", "small", *more).splitlines()
+    starts = [found.start() for found in re.finditer(r"\S+", head)]
+    ends = [*starts[1:], max(len(head), len(row))]
+    return {head[a:b].strip(): row[a:b].strip() for a, b in zip(starts, ends, strict=True)}
+
+
+def test_the_columns_show_that_windows_wait_and_that_the_spec_is_not_what_runs(
+    plant: Plant, apiserver: Path
+) -> None:
+    document = plant.topology(**EACH)
+    plant.look()
+    plant.good(document)
+    _peopled(plant)
+    with plant.answering("small-l1-0", "small-l1-1") as root:
+        second = 1_000_000
+        root.more = pb.StatusReply(
+            started=True, live=10, watermark=0, largest=second, now=100 * second, still=second
+        )
+        plant.look()
+        shown = _columns(apiserver, plant)
+        # No controller ever says that it is through.
+        assert (shown["READY"], shown["LAG"], shown["REASON"]) == ("True", "1s", "RollingOut")
+        assert not {"ROOT", "PLANNED", "DEGRADED", "VERSION"} & shown.keys()
+        # Nothing comes any more, and the largest event stays where it is.
+        hold = pb.Hold(reason=pb.Hold.REASON_SILENT, child="small-l1-0", message="it sends nothing")
+        hold.source.name = "press"
+        root.more = pb.StatusReply(
+            started=True, live=10, watermark=0, largest=second, now=200 * second, still=100 * second
+        )
+        root.more.holds.append(hold)
+        degraded = plant.look(10.0)
+        assert "source press (child small-l1-0): silent" in degraded["message"]
+        shown = _columns(apiserver, plant, "--output=wide")
+        print(f"\n{shown}")
+        assert (shown["LAG"], shown["REASON"]) == ("100s", "WatermarkStalled")
+        assert (shown["PLANNED"], shown["DEGRADED"], shown["ROOT"]) == ("True", "True", "Ready")
+        assert shown["VERSION"]
+        # More than two nodes would be needed for them.
+        plant.topology(**{**EACH, "spec__sources__0__expected": 1_000, "spec__limits": {"maxNodes": 2}})
+        plant.look(10.0)
+        shown = _columns(apiserver, plant)
+        assert (shown["READY"], shown["REASON"]) == ("False", "NoPlan")
 
 
 def test_what_the_root_does_not_take_is_offered_again(plant: Plant) -> None:

@@ -29,11 +29,15 @@ def definitions() -> dict[str, Schema]:
         [
             _column("Layers", ".status.widths", "The widths of the layers, children first."),
             _column("Nodes", ".status.nodes", "How many nodes are planned.", "integer"),
-            _column("Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether all of it works."),
+            _column("Ready", _status_of("Ready"), "Whether all of it works."),
             _column("Sources", ".status.sources", "How many sources send.", "integer"),
             _column("Rate", ".status.rate", "Events a second.", "number"),
-            _column("Root", ".status.root", "How the root is."),
-            _column("Lag", ".status.lag", "How far results are behind the events."),
+            _column("Lag", ".status.lag", "How far results are behind the events or the clock."),
+            _column("Reason", ".status.reason", "In a word, what is to be known of it."),
+            _column("Root", ".status.root", "How the root is.", wide=True),
+            _column("Planned", _status_of("Planned"), "Whether there is a plan for the spec.", wide=True),
+            _column("Degraded", _status_of("Degraded"), "Whether something is wrong.", wide=True),
+            _column("Version", ".status.version", "The release of the operator.", wide=True),
         ],
         Rule(
             f"self.metadata.name.size() <= {NAME_LIMIT} && self.metadata.name.matches({name})",
@@ -68,8 +72,14 @@ def definitions() -> dict[str, Schema]:
     return {found["spec"]["names"]["plural"]: found for found in (topology, one)}
 
 
-def _column(name: str, path: str, about: str, kind: str = "string") -> Schema:
-    return {"name": name, "type": kind, "description": about, "jsonPath": path}
+def _column(name: str, path: str, about: str, kind: str = "string", *, wide: bool = False) -> Schema:
+    """A column of `kubectl get`; a wide one only with `--output wide`."""
+    found = {"name": name, "type": kind, "description": about, "jsonPath": path}
+    return {**found, "priority": 1} if wide else found
+
+
+def _status_of(condition: str) -> str:
+    return f'.status.conditions[?(@.type=="{condition}")].status'
 
 
 def _definition(

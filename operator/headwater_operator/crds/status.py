@@ -35,10 +35,25 @@ def of_topology() -> Schema:
         },
         ("name", "reason"),
     )
+    busy = mapping(
+        "A node, as measured and as planned.",
+        {
+            "name": text("Its name.", LABEL_LIMIT),
+            "rate": number("Items a second that it takes."),
+            "plannedRate": number("Items a second that it is planned for."),
+            "headroom": number("The share of its limit that it has left."),
+            "plannedHeadroom": number("The share of its limit that the plan leaves."),
+        },
+        ("name",),
+    )
     return mapping(
         "How it stands.",
         {
             "observedGeneration": _generation(),
+            "reason": text(
+                "In a word, what is to be known of it: mostly the reason of a condition.", LABEL_LIMIT
+            ),
+            "version": text("The release of the operator that wrote this.", LABEL_LIMIT),
             "conditions": _conditions("Planned, Progressing, Ready and Degraded, with reasons."),
             "widths": text("The widths of the layers, children first, such as 13 7 4 2 1."),
             "nodes": whole("How many nodes are planned.", 0, NODES_LIMIT),
@@ -46,7 +61,11 @@ def of_topology() -> Schema:
             "sources": whole("How many sources send.", 0, SOURCES_LIMIT),
             "rate": number("Events a second that they send together."),
             "root": text("How the root is.", LABEL_LIMIT),
-            "lag": text("How far results are behind the events.", LABEL_LIMIT),
+            "lag": text(
+                "How far results are behind the events, or the clock where the watermark stands still.",
+                LABEL_LIMIT,
+            ),
+            "busiest": listed("The nodes with the least headroom, as measured.", busy, WORST),
             "layers": listed("The plan, layer by layer.", layer, LAYERS),
             "worst": listed("The nodes that are furthest from being well.", node, WORST),
             "lastGoodGeneration": _generation("The last generation of the spec that was rolled out."),

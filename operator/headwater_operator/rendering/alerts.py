@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headwater.durations import SECOND, human
+from headwater.machines.movement import FEW
 from headwater.topology.tree import NodeSpec, Topology
 from headwater_operator.layout import TreeNode
 from headwater_operator.rendering.objects import Owner
@@ -16,6 +17,8 @@ from headwater_operator.rendering.objects import Owner
 LATE_SHARE = 0.01
 # How far the watermark may be behind, beside what the sources ask for.
 LAG = 300 * SECOND
+# How long windows may wait for a source while the watermark stands still.
+WAIT = 60 * SECOND
 # How often a second a node may make batches again.
 CORRECTIONS = 0.1
 
@@ -68,6 +71,24 @@ def alerts(owner: Owner, topology: Topology, nodes: Sequence[TreeNode], *, runni
             "5m",
             "warning",
             f"{who}: results are more than {human(lag)} behind",
+        ),
+        Alert(
+            "HeadwaterWindowsWait",
+            "max by (held_by, child, reason) "
+            f"(headwater_root_windows_wait_seconds{{{tree}}}) > {WAIT / SECOND:g} "
+            f"and on () max(headwater_root_watermark_still_seconds{{{tree}}}) > {WAIT / SECOND:g}",
+            "1m",
+            "warning",
+            f"{who}: windows wait for source {{{{ $labels.held_by }}}} of child {{{{ $labels.child }}}}: "
+            "{{ $labels.reason }}, for {{ $value | humanizeDuration }}",
+        ),
+        Alert(
+            "HeadwaterNoSources",
+            f"max(headwater_root_sources_live{{{tree}}}) < "
+            f"{FEW:g} * max(headwater_root_sources_expected{{{tree}}})",
+            "5m",
+            "warning",
+            f"{who}: only {{{{ $value }}}} sources are live, of {topology.expected} that are expected",
         ),
         Alert(
             "HeadwaterRootNotCommitting",
@@ -128,7 +149,7 @@ def _near_the_limit(topology: Topology, nodes: Sequence[TreeNode], tree: str, wh
     by_limit: defaultdict[float, list[str]] = defaultdict(list)
     for node in nodes:
         if node.role == "child":
-            by_limit[_limit(topology.node, node)].append(node.id)
+            by_limit[ingest_limit(topology.node, node)].append(node.id)
     for limit, ids in sorted(by_limit.items()):
         which = 'role="child"' if len(by_limit) == 1 else f'node=~"{"|".join(sorted(ids))}"'
         most = limit * (1 - topology.node.margin / 2)
@@ -141,6 +162,7 @@ def _near_the_limit(topology: Topology, nodes: Sequence[TreeNode], tree: str, wh
         )
 
 
-def _limit(spec: NodeSpec, node: TreeNode) -> float:
+def ingest_limit(spec: NodeSpec, node: TreeNode) -> float:
+    """Items a second that a node can take."""
     classes = {each.selector: each.ingest_limit for each in spec.classes}
     return classes.get(node.selector, spec.ingest_limit)

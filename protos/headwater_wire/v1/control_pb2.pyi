@@ -174,7 +174,7 @@ class SourceStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., site: _Optional[str] = ..., state: _Optional[_Union[SourceStatus.State, str]] = ..., position: _Optional[int] = ..., largest: _Optional[int] = ..., lateness: _Optional[int] = ..., counted: _Optional[int] = ..., late: _Optional[int] = ..., rejected: _Optional[int] = ..., child: _Optional[str] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "child", "generation", "address", "state", "sources", "parent", "planned", "planned_parent", "capacity", "load")
+    __slots__ = ("name", "child", "generation", "address", "state", "sources", "parent", "planned", "planned_parent", "capacity", "load", "heard_ago", "rate")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[NodeStatus.State]
@@ -194,6 +194,8 @@ class NodeStatus(_message.Message):
     PLANNED_PARENT_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    HEARD_AGO_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     child: bool
     generation: int
@@ -205,7 +207,51 @@ class NodeStatus(_message.Message):
     planned_parent: str
     capacity: float
     load: float
-    def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ..., parent: _Optional[str] = ..., planned: _Optional[bool] = ..., planned_parent: _Optional[str] = ..., capacity: _Optional[float] = ..., load: _Optional[float] = ...) -> None: ...
+    heard_ago: int
+    rate: float
+    def __init__(self, name: _Optional[str] = ..., child: _Optional[bool] = ..., generation: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[NodeStatus.State, str]] = ..., sources: _Optional[int] = ..., parent: _Optional[str] = ..., planned: _Optional[bool] = ..., planned_parent: _Optional[str] = ..., capacity: _Optional[float] = ..., load: _Optional[float] = ..., heard_ago: _Optional[int] = ..., rate: _Optional[float] = ...) -> None: ...
+
+class Hold(_message.Message):
+    __slots__ = ("reason", "message", "since", "source", "child", "node", "ends", "behind")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[Hold.Reason]
+        REASON_EXPECTED: _ClassVar[Hold.Reason]
+        REASON_SILENT: _ClassVar[Hold.Reason]
+        REASON_CHILD_SILENT: _ClassVar[Hold.Reason]
+        REASON_NO_CHILD: _ClassVar[Hold.Reason]
+        REASON_HORIZON: _ClassVar[Hold.Reason]
+        REASON_FUTURE: _ClassVar[Hold.Reason]
+        REASON_QUARANTINE: _ClassVar[Hold.Reason]
+        REASON_BACKPRESSURE: _ClassVar[Hold.Reason]
+        REASON_BEHIND: _ClassVar[Hold.Reason]
+    REASON_UNSPECIFIED: Hold.Reason
+    REASON_EXPECTED: Hold.Reason
+    REASON_SILENT: Hold.Reason
+    REASON_CHILD_SILENT: Hold.Reason
+    REASON_NO_CHILD: Hold.Reason
+    REASON_HORIZON: Hold.Reason
+    REASON_FUTURE: Hold.Reason
+    REASON_QUARANTINE: Hold.Reason
+    REASON_BACKPRESSURE: Hold.Reason
+    REASON_BEHIND: Hold.Reason
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    reason: Hold.Reason
+    message: str
+    since: int
+    source: _tree_pb2.Named
+    child: str
+    node: str
+    ends: int
+    behind: int
+    def __init__(self, reason: _Optional[_Union[Hold.Reason, str]] = ..., message: _Optional[str] = ..., since: _Optional[int] = ..., source: _Optional[_Union[_tree_pb2.Named, _Mapping]] = ..., child: _Optional[str] = ..., node: _Optional[str] = ..., ends: _Optional[int] = ..., behind: _Optional[int] = ...) -> None: ...
 
 class Totals(_message.Message):
     __slots__ = ("sources", "idle", "retired", "accepted", "counted", "late", "rejected", "windows", "refused", "quarantined", "unassigned")
@@ -266,7 +312,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest", "next_nodes")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest", "next_nodes", "now", "still", "behind_clock", "holds", "holding", "live", "short_for")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -286,6 +332,13 @@ class StatusReply(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     NEXT_NODES_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    STILL_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_CLOCK_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    HOLDING_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    SHORT_FOR_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -305,7 +358,14 @@ class StatusReply(_message.Message):
     generation: int
     digest: str
     next_nodes: int
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., next_nodes: _Optional[int] = ...) -> None: ...
+    now: int
+    still: int
+    behind_clock: int
+    holds: _containers.RepeatedCompositeFieldContainer[Hold]
+    holding: int
+    live: int
+    short_for: int
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., next_nodes: _Optional[int] = ..., now: _Optional[int] = ..., still: _Optional[int] = ..., behind_clock: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., holding: _Optional[int] = ..., live: _Optional[int] = ..., short_for: _Optional[int] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")

@@ -76,7 +76,7 @@ class StreamId(_message.Message):
     def __init__(self, opener: _Optional[str] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ("node", "token", "child", "address", "generation", "echo", "parent")
+    __slots__ = ("node", "token", "child", "address", "generation", "echo", "parent", "items", "stalls")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,8 @@ class Register(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    STALLS_FIELD_NUMBER: _ClassVar[int]
     node: str
     token: str
     child: bool
@@ -91,7 +93,37 @@ class Register(_message.Message):
     generation: int
     echo: str
     parent: str
-    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ..., parent: _Optional[str] = ...) -> None: ...
+    items: int
+    stalls: _containers.RepeatedCompositeFieldContainer[Stall]
+    def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ..., parent: _Optional[str] = ..., items: _Optional[int] = ..., stalls: _Optional[_Iterable[_Union[Stall, _Mapping]]] = ...) -> None: ...
+
+class Stall(_message.Message):
+    __slots__ = ("source", "reason", "quiet", "idle_in", "node")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[Stall.Reason]
+        REASON_SILENT: _ClassVar[Stall.Reason]
+        REASON_HORIZON: _ClassVar[Stall.Reason]
+        REASON_FUTURE: _ClassVar[Stall.Reason]
+        REASON_QUARANTINE: _ClassVar[Stall.Reason]
+        REASON_BACKPRESSURE: _ClassVar[Stall.Reason]
+    REASON_UNSPECIFIED: Stall.Reason
+    REASON_SILENT: Stall.Reason
+    REASON_HORIZON: Stall.Reason
+    REASON_FUTURE: Stall.Reason
+    REASON_QUARANTINE: Stall.Reason
+    REASON_BACKPRESSURE: Stall.Reason
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
+    IDLE_IN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    source: Named
+    reason: Stall.Reason
+    quiet: int
+    idle_in: int
+    node: str
+    def __init__(self, source: _Optional[_Union[Named, _Mapping]] = ..., reason: _Optional[_Union[Stall.Reason, str]] = ..., quiet: _Optional[int] = ..., idle_in: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source", "parent", "address", "return_timeout")

@@ -1,0 +1,97 @@
+"""Signs of life of nodes at the root: when each was last heard, its rate, and what it says of its sources.
+
+All of it is of this process alone: nothing here is logged, and no decision about results depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headwater.machines.messages import Register
+from headwater.machines.stalls import Stall
+
+# Over how long a rate is measured at least, and how old a report of a child may be, in microseconds.
+SPAN, FRESH = 5_000_000, 10_000_000
+# A time that is reported anew and differs by less is taken for the same one: messages do not arrive evenly.
+JITTER = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A stall as a child has reported it, at `at`; the times are of the root's clock."""
+
+    stall: Stall
+    at: int
+    # When the source was last heard, and when it is declared idle if it stays silent.
+    since: int
+    idle_at: int | None
+
+
+@dataclass(slots=True)
+class _Node:
+    heard: int
+    at: int = 0
+    items: int = 0
+    rate: float | None = None
+    reports: dict[str, Report] = field(default_factory=dict)
+
+
+class Vitals:
+    """By the names of nodes."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+
+    def hear(self, node: str, now: int) -> None:
+        """A member has said something."""
+        found = self._nodes.get(node)
+        if found is None:
+            self._nodes[node] = _Node(now)
+        else:
+            found.heard = now
+
+    def take(self, message: Register, now: int) -> None:
+        """Take what a node says of itself."""
+        self.hear(message.node, now)
+        node = self._nodes[message.node]
+        if message.items < node.items or not node.at:
+            # Another process, or the first time.
+            node.at, node.items, node.rate = now, message.items, None
+        elif now - node.at >= SPAN and message.items:
+            node.rate = (message.items - node.items) * 1e6 / (now - node.at)
+            node.at, node.items = now, message.items
+        node.reports = {
+            stall.source: _report(stall, node.reports.get(stall.source), now) for stall in message.stalls
+        }
+
+    def keep(self, nodes: Iterable[str]) -> None:
+        """Forget all others."""
+        self._nodes = {name: self._nodes[name] for name in nodes if name in self._nodes}
+
+    def heard(self, node: str) -> int | None:
+        """When a node was last heard; None: not by this process."""
+        found = self._nodes.get(node)
+        return None if found is None else found.heard
+
+    def rate(self, node: str) -> float | None:
+        """Items a second that a node takes, as measured; None: not known yet."""
+        found = self._nodes.get(node)
+        return None if found is None else found.rate
+
+    def report(self, node: str, source: str, now: int) -> Report | None:
+        """What a child said of a source last, unless that is old."""
+        found = self._nodes.get(node)
+        report = None if found is None else found.reports.get(source)
+        return report if report is not None and now - report.at <= FRESH else None
+
+
+def _report(stall: Stall, before: Report | None, now: int) -> Report:
+    since = now - stall.quiet
+    idle_at = None if stall.idle_in is None else now + stall.idle_in
+    if before is not None:
+        if abs(before.since - since) < JITTER:
+            since = before.since
+        if idle_at is not None and before.idle_at is not None and abs(before.idle_at - idle_at) < JITTER:
+            idle_at = before.idle_at
+    return Report(stall, now, since, idle_at)

@@ -1,0 +1,66 @@
+"""A tree whose windows wait: its status names the source, the child, the reason and what happens next."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.tree.processes import Tree, tree
+from tests.tree.test_idle import QUERY, _send
+
+# Enough for a machine that is three times slower.
+LIMIT = 90.0
+
+
+def _status(found: Tree, *more: str) -> str:
+    command = [sys.executable, "-m", "headwater_cli", "status", "--root", f"127.0.0.1:{found.above}", *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def _until(found: Tree, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    until = time.monotonic() + LIMIT
+    while not reached(status := json.loads(_status(found, "--json"))):
+        assert time.monotonic() < until, status
+        time.sleep(0.2)
+    return dict(status)
+
+
+def _reasons(status: dict[str, Any]) -> list[tuple[str | None, str | None, str]]:
+    return [(each["source"], each["child"], each["reason"]) for each in status["waiting_for"]]
+
+
+def test_the_status_names_who_is_silent_and_then_that_the_child_is(tmp_path: Path) -> None:
+    with tree(tmp_path, 2, [QUERY], idle_after=600.0) as found:
+        status = _until(found, lambda status: _reasons(status) == [(None, None, "expected")])
+        assert "0 of 2" in status["waiting_for"][0]["message"]
+        _send(found, "quiet", 1)
+        status = _until(found, lambda status: ("quiet", "leaf", "silent") in _reasons(status))
+        assert "1 of 2" in status["waiting_for"][0]["message"]
+        _send(found, "brisk", 3)
+        wanted = ("quiet", "leaf", "silent")
+        status = _until(found, lambda status: _reasons(status)[:1] == [wanted])
+        first = status["waiting_for"][0]
+        # The clock says so, not the events: none came since.
+        assert first["ends"] - first["since"] == 600_000_000
+        assert status["watermark_still"] > 0
+        _until(found, lambda later: later["watermark_still"] > status["watermark_still"])
+        shown = " ".join(_status(found).split())
+        assert "Windows wait for" in shown
+        assert "declared" in shown
+        child = found.running[-1]
+        child.send_signal(signal.SIGSTOP)
+        try:
+            status = _until(found, lambda status: _reasons(status)[:1] == [("quiet", "leaf", "child silent")])
+            (leaf,) = status["nodes"]
+            assert leaf["state"] == "member"
+            assert leaf["silent_seconds"] > 10
+            assert "silent for" in " ".join(_status(found).split())
+        finally:
+            child.send_signal(signal.SIGCONT)
+        _until(found, lambda status: _reasons(status)[:1] == [wanted])
