@@ -22,7 +22,7 @@ class Results:
     def __init__(self, outbox: Path, queries: Iterable[Query], latency: Latency) -> None:
         self._outbox, self._latency = outbox, latency
         queries = list(queries)
-        self._lines = WindowLines(queries)
+        self._lines = WindowLines.of(queries)
         # Of the queries that were there from the beginning those with an end in time: a count window ends
         # at a rank.
         self._timed = {query.id for query in queries if not is_count(query.window)}

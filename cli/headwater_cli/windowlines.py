@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.queries import Query
@@ -17,10 +17,15 @@ KEY = "key"
 class WindowLines:
     """Formats the windows of these queries."""
 
-    def __init__(self, queries: Iterable[Query] = ()) -> None:
+    def __init__(self, keys: Mapping[str, str | None], counts: Iterable[str] = ()) -> None:
+        """`keys` says how queries call their key, `counts` which of them have count windows."""
+        self._keys, self._counts = dict(keys), set(counts)
+
+    @classmethod
+    def of(cls, queries: Iterable[Query]) -> WindowLines:
         listed = list(queries)
-        self._keys = {query.id: query.key_by for query in listed}
-        self._counted = {query.id for query in listed if is_count(query.window)}
+        counts = (query.id for query in listed if is_count(query.window))
+        return cls({query.id: query.key_by for query in listed}, counts)
 
     def format(self, row: dict[str, Any]) -> str:
         """`trend  machine=boiler  22:13:20.000 to 22:13:30.000 (10 s)  247 events  avg=54.1`."""
@@ -37,7 +42,7 @@ class WindowLines:
         return printable("  ".join(part for part in parts if part))
 
     def _bounds(self, row: dict[str, Any]) -> str:
-        if row["query"] in self._counted:
+        if row["query"] in self._counts:
             # Ranks begin with 0 in the engine; people count from 1.
             return f"events {row['start'] + 1:,} to {row['end']:,}"
         return interval(row["start"], row["end"])

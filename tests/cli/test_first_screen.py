@@ -36,7 +36,7 @@ def row(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_window_is_a_line_for_people() -> None:
-    lines = WindowLines([Query("trend", Tumbling("10s"), "avg", key_by="machine")])
+    lines = WindowLines.of([Query("trend", Tumbling("10s"), "avg", key_by="machine")])
     assert lines.format(row()) == (
         "trend  machine=boiler  2023-11-14 22:13:20.000 to 22:13:30.000 (10 s)  1,234 events  avg=54.0625"
     )
@@ -45,7 +45,7 @@ def test_a_window_is_a_line_for_people() -> None:
 
 
 def test_a_count_window_has_ranks_not_times() -> None:
-    lines = WindowLines([Query("lots", Tumbling(count=1_000), "avg")])
+    lines = WindowLines.of([Query("lots", Tumbling(count=1_000), "avg")])
     shown = lines.format(row(query="lots", key=None, start=2_000, end=3_000))
     assert shown == "lots  events 2,001 to 3,000  1,234 events  avg=54.0625"
 
@@ -134,15 +134,15 @@ def test_the_first_run_keeps_its_results_and_shows_the_point(tmp_path: Path) -> 
         table = list(csv.DictReader(file))
     assert [each["query"] for each in table] == [each["query"] for each in rows]
     columns = pq.read_table(output / "results.parquet").to_pylist()
-    for kept, known, line in zip(columns, rows, table, strict=True):
+    for kept, known, cells in zip(columns, rows, table, strict=True):
         assert kept["start"].timestamp() * 1e6 == pytest.approx(known["start"], abs=1)
-        assert datetime.fromisoformat(line["end"]) == kept["end"]
+        assert datetime.fromisoformat(cells["end"]) == kept["end"]
         for name, value in known["values"].items():
             found = kept[name]
             assert (json.loads(found) if isinstance(found, str) else found) == value
 
 
-def test_a_baseline_of_an_input_is_refused(tmp_path: Path) -> None:
+def test_a_baseline_of_an_input_is_refused() -> None:
     command = [sys.executable, "-m", "headwater_cli", "run", str(FIRST), "--baseline", "--input", "-"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
