@@ -13,7 +13,7 @@ READY := .venv/.stamp
 CLASSES := .venv/.classes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-extended test-all check lint format types imports generated locked proto crds fmt bench faults soak images e2e e2e-all cluster cluster-images cluster-down properties fuzz lock clean
+.PHONY: help run picture test test-extended test-all check lint format types imports generated locked proto crds fmt bench faults soak images e2e e2e-all cluster cluster-images cluster-down properties fuzz lock clean
 
 help: ## this list
 	@echo 'Headwater: exact windows over IoT event streams. Needs Python 3.11+ and make; each target does its own set-up.'
@@ -22,8 +22,14 @@ help: ## this list
 	@echo
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
-run: $(CLASSES) ## a factory through a tree of processes: windows as they close, checked against the oracle
-	@$(PY) -m headwater_cli run examples/factory.yaml --verify $(ARGS)
+# What `make run` runs; `make picture` records it.
+FIRST := run examples/bottling.yaml --verify --baseline --output build/run
+
+run: $(CLASSES) ## a bottling plant through a tree of processes: windows as they close, checked against the oracle
+	@$(PY) -m headwater_cli $(FIRST) $(ARGS)
+
+picture: $(CLASSES) ## docs/run.svg anew, from what `make run` runs
+	@$(PY) -m headwater_cli $(FIRST) --svg docs/run.svg
 
 # One worker more than cores, four at most: tests of real processes wait for a third of their time. A worker that
 # has nothing left takes tests of one that has.

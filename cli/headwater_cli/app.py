@@ -26,6 +26,14 @@ COMMANDS = {
         "headwater_cli.launch",
         "Start a whole tree as processes of this machine, with generated or piped sources.",
     ),
+    "results": (
+        "headwater_cli.resultsread",
+        "Read the windows in DIR: of headwater run --output, of a root, or of a jsonLines sink.",
+    ),
+    "aggregate": (
+        "headwater_cli.aggregate",
+        "Compute the windows of FILE (- is the standard input) on this machine, without a tree.",
+    ),
     "send": (
         "headwater_cli.send",
         "Send events of FILE (- is the standard input) until the root has settled them.",
@@ -98,6 +106,8 @@ def main() -> None:
     \b
     headwater validate examples/factory.yaml
     headwater run examples/factory.yaml --seconds 10 --verify
+    headwater results build/run --query machine-trend
+    headwater aggregate day.csv --window 1min --aggregate avg,max
     headwater send day.csv --to 127.0.0.1:7070 --name boiler-7
     headwater query add load.yaml
     headwater source retire boiler-7

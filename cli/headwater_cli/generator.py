@@ -11,7 +11,8 @@ from headwater.topology import Topology
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
-KEYS = tuple(f"k{n}" for n in range(8))
+# The machines that readings are of.
+KEYS = ("boiler", "capper", "chiller", "conveyor", "filler", "labeller", "mixer", "washer")
 MARKS = ("begin", "end")
 MARKS_A_SECOND = 6
 # How far behind the last event the heartbeat is that lets every window close.

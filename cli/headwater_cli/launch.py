@@ -9,19 +9,22 @@ import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
 from rich.live import Live
 
 from headwater.errors import HeadwaterError, Invalid, Problem
-from headwater_cli import demo, manifests, scales, screen
+from headwater_cli import demo, logfiles, manifests, resultfiles, scales, screen
+from headwater_cli.baseline import run_centrally
 from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
+from headwater_cli.resultfiles import NoResultFiles
 from headwater_cli.run import Run
-from headwater_cli.summary import Summary, as_json, told
+from headwater_cli.summary import Central, Summary, as_json, told
+from headwater_root.outbox import Outbox
 from headwater_source.readers import FORMATS
 
 # Columns of a saved picture.
@@ -108,6 +111,17 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
     help="What the root is; otherwise the topology says it.",
 )
 @click.option("--verify", is_flag=True, help="Compare every window with the oracle.")
+@click.option(
+    "--baseline",
+    is_flag=True,
+    help="Run the same events once more with every event forwarded to the root, and show the bytes of both.",
+)
+@click.option(
+    "--output",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep all results there as JSON lines, CSV and Parquet, and the logs; headwater results reads them.",
+)
 @click.option("--json", "as_lines", is_flag=True, help="The summary as JSON and nothing else.")
 @click.option(
     "--svg",
@@ -130,6 +144,8 @@ def run(
     skip_bad: bool,
     engine: str | None,
     verify: bool,
+    baseline: bool,
+    output: Path | None,
     as_lines: bool,
     svg: Path | None,
 ) -> None:
@@ -137,10 +153,12 @@ def run(
 
     \b
     headwater run --verify
-    headwater run examples/factory.yaml --verify
+    headwater run examples/bottling.yaml --verify --baseline --output results
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
     headwater run examples/factory.yaml --events 50000 --json
     headwater run examples/tumbling.yaml --input day.csv --verify
+
+    What the processes log goes to a file, which the last line names.
 
     Without TOPOLOGY it is a small factory. While it runs, headwater query and headwater status speak to it.
     Ends with code 0 only if every event is accounted for, every process ended as it should and, with
@@ -156,6 +174,8 @@ def run(
         raise click.UsageError("--scale plans the tree anew; drop --children and --layers")
     if source is None and (format is not None or columns or skip_bad):
         raise click.UsageError("--format, --columns and --skip-bad say how to read an --input; give one")
+    if baseline and (source is not None or scale):
+        raise click.UsageError("--baseline sends generated events twice; drop --input and --scale")
     screen.quiet()
     summary = Summary("", 0)
     try:
@@ -170,6 +190,7 @@ def run(
             remedy = "give it (headwater bench node measures it), or drop --limit-nodes and --scale"
             missing = Problem("spec.node.ingestLimit", "is missing", remedy)
             raise Invalid("nobody knows what a node takes", [missing])
+        log = logfiles.begin(found.name, output)
         work = Run(
             found,
             document,
@@ -181,9 +202,10 @@ def run(
             engine,
             scale=scale,
             limited=limit_nodes,
+            log=log,
         )
         _check_size(work)
-    except (manifests.BadManifest, HeadwaterError, OSError) as error:
+    except (manifests.BadManifest, HeadwaterError, NoResultFiles, OSError) as error:
         _fail(summary, _sentence(error), as_lines)
     console = Console(stderr=as_lines)
     try:
@@ -191,9 +213,19 @@ def run(
             with Live(console=console, refresh_per_second=5) as live:
                 summary = asyncio.run(work.run(verify=verify, live=live))
                 live.update(work.picture(whole=True))
+                if baseline:
+                    live.console.print("the same events once more, every one forwarded to the root")
+                    summary.central = _central(work, document, seconds or 10, events, log)
         else:
             echo = partial(click.echo, err=True) if as_lines else click.echo
             summary = asyncio.run(work.run(verify=verify, echo=echo, windows=not as_lines))
+            if baseline:
+                echo("the same events once more, every one forwarded to the root")
+                summary.central = _central(work, document, seconds or 10, events, log)
+        if output is not None:
+            outbox = Outbox(work.directory / "root" / "outbox")
+            resultfiles.write(output, (lines for _, lines in outbox.read(0)), found.queries)
+            summary.output = str(output)
         if svg is not None:
             _save(svg, work.picture(whole=True), summary)
     except (KeyboardInterrupt, asyncio.CancelledError) as stopped:
@@ -205,7 +237,7 @@ def run(
         by_hand = work.interrupted or isinstance(stopped, KeyboardInterrupt)
         sys.exit(STOPPED if by_hand else TERMINATED)
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
-        _fail(work.summary, _sentence(error), as_lines)
+        _fail(work.summary, _sentence(error) + logfiles.last_problem(log), as_lines)
     finally:
         work.clean()
     for bad in piped.skipped if piped is not None else ():
@@ -217,6 +249,10 @@ def run(
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+def _central(work: Run, document: dict[str, Any], seconds: int, events: int | None, log: Path) -> Central:
+    return asyncio.run(run_centrally(document, work.summary.widths[0], seconds, events, log))
 
 
 def _check_size(work: Run) -> None:

@@ -26,11 +26,12 @@ class LocalTree:
         *,
         spark: bool,
         limits: tuple[float, float] | None = None,
+        log: Path | None = None,
     ) -> None:
-        """Files are kept in `directory`. No node takes more items a second than the first of the `limits`,
-        nor the root than the second."""
+        """Files are kept in `directory`; processes log to `log`. No node takes more items a second than the
+        first of the `limits`, nor the root than the second."""
         self._topology, self._document, self._directory = topology, document, directory
-        self._spark, self._limits = spark, limits
+        self._spark, self._limits, self._log = spark, limits, log
         # The root, then nodes in the order in which they were begun.
         self.processes: list[Process] = []
         self.tree = Tree()
@@ -60,7 +61,7 @@ class LocalTree:
         command = ["-m", *program, "--topology", str(manifest), "--directory", str(self._directory / "root")]
         if self._limits is not None:
             command += ["--ingest-limit", f"{self._limits[1]:.12g}"]
-        await self._begin(Process(ROOT, [*command, "--status", "--keep-results"]))
+        await self._begin(Process(ROOT, [*command, "--status", "--keep-results"], self._log))
         await self.begin(tree, tree.nodes)
 
     async def begin(self, tree: Tree, names: Iterable[str]) -> None:
@@ -127,7 +128,9 @@ class LocalTree:
             given["archive"] = archive
         path = self._directory / f"{name}.json"
         path.write_text(json.dumps(given))
-        await self._begin(Process(name, ["-m", "headwater_node", "--config", str(path), "--status"]))
+        await self._begin(
+            Process(name, ["-m", "headwater_node", "--config", str(path), "--status"], self._log)
+        )
 
     async def _begin(self, process: Process) -> None:
         self.processes.append(process)

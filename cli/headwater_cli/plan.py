@@ -367,7 +367,7 @@ def _tell(
         title_justify="left",
         title_style="",
     )
-    for column in ("layer", "nodes", "a node takes", "Theorem 1", "busiest", "least busy", "headroom"):
+    for column in ("layer", "nodes", "a node takes", "expected", "busiest", "least busy", "headroom"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     for number, layer in enumerate(found.layers, start=1):
         rates = layer.rates / UNIT
@@ -407,7 +407,7 @@ def _lines(found: Plan, price: float | None) -> Iterator[str]:
         same = "" if alone == found.widths else f"CSA's widths alone would be {_widths(alone)}, "
         yield (
             f"{same}at most {bounds['layers']} {_noun('layer', int(bounds['layers']))} and "
-            f"{(most := math.floor(bounds['nodes'])):,} {_noun('node', most)} by Lemma 1 and Theorem 3"
+            f"{(most := math.floor(bounds['nodes'])):,} {_noun('node', most)} by the proven bounds"
         )
     yield from found.notes
     if found.less is not None:

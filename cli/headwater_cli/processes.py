@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -45,6 +47,8 @@ class Process:
 
     name: str
     command: Sequence[str]
+    # Where its log goes; without, to the standard error of this process.
+    log: Path | None = None
     port: int = 0
     last: dict[str, Any] = field(default_factory=dict)
     rates: Rates = field(default_factory=Rates)
@@ -54,13 +58,16 @@ class Process:
     _reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._running = await asyncio.create_subprocess_exec(
-            *dying_with_parent([sys.executable, *self.command]),
-            stdout=asyncio.subprocess.PIPE,
-            # Their logs come out here, among what is shown: only what is amiss, unless asked otherwise.
-            env={"HEADWATER_LOG_LEVEL": "warning", **os.environ},
-            start_new_session=True,
-        )
+        # On the screen only what is amiss, unless asked otherwise; a file takes everything.
+        level = "warning" if self.log is None else "info"
+        with nullcontext() if self.log is None else self.log.open("ab") as log:
+            self._running = await asyncio.create_subprocess_exec(
+                *dying_with_parent([sys.executable, *self.command]),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={"HEADWATER_LOG_LEVEL": level, **os.environ},
+                start_new_session=True,
+            )
         assert self._running.stdout is not None
         try:
             line = await asyncio.wait_for(self._running.stdout.readline(), PATIENCE)

@@ -9,8 +9,8 @@ from pathlib import Path
 from headwater.queries import Query
 from headwater.windows import is_count
 from headwater_cli.latency import Latency
+from headwater_cli.windowlines import WindowLines
 from headwater_root import resultlines
-from headwater_root.sinks.console import readable
 
 # How many windows are remembered.
 LATEST = 12
@@ -21,6 +21,8 @@ class Results:
 
     def __init__(self, outbox: Path, queries: Iterable[Query], latency: Latency) -> None:
         self._outbox, self._latency = outbox, latency
+        queries = list(queries)
+        self._lines = WindowLines.of(queries)
         # Of the queries that were there from the beginning those with an end in time: a count window ends
         # at a rank.
         self._timed = {query.id for query in queries if not is_count(query.window)}
@@ -36,7 +38,7 @@ class Results:
             # It got its name, the last thing that was changed of it, when its rows were durable.
             at = path.stat().st_ctime
             for row in resultlines.decode(path.read_bytes()):
-                self.latest.append(readable(row))
+                self.latest.append(self._lines.format(row))
                 if row["query"] in self._timed and row["incarnation"] == 1:
                     self._latency.came_out(row["end"], at)
                 found += 1

@@ -27,6 +27,7 @@ from headwater_cli import generator, runs, scales
 from headwater_cli.client import EVERY, At, connected
 from headwater_cli.feeds import Cut, Generated, Repeated
 from headwater_cli.following import ENDLESS, Following
+from headwater_cli.forwarding import forwarding
 from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
 from headwater_cli.latency import Latency
@@ -75,12 +76,15 @@ class Run:
         scale: Sequence[Phase] = (),
         limited: bool = False,
         rush: bool = False,
+        fast: bool = False,
+        log: Path | None = None,
     ) -> None:
         """Without `children` and `layers` the tree is planned, if the topology says what a node takes.
         `events` in all, if given; the seconds follow from them then. `piped` are sources that are read
         from somewhere, instead of generated ones. `engine` is what the root is, if not as the topology says.
         `scale` are numbers of sources, one after the other; `limited` holds nodes to what they are said to
-        take; `rush` has sources send as fast as they are let."""
+        take; `rush` has sources send as fast as they are let, the same events again and again; `fast` has
+        them send their events once, as fast as they are let. Processes log to `log`."""
         self._asked = topology
         if piped is not None:
             topology, document = expecting(topology, document, piped.expected)
@@ -117,13 +121,15 @@ class Run:
             self.largest = self.first.widths
         self.directory = Path(tempfile.mkdtemp(prefix="headwater-"))
         # A disk would hold back who sends as fast as it is let, and a thousand that one process plays.
-        memory = SHARED if (rush or scale) and _has_memory() else None
+        memory = SHARED if (rush or fast or scale) and _has_memory() else None
         self._spools = Path(tempfile.mkdtemp(prefix="headwater-", dir=memory))
         limits = None if node is None else limits_of(topology, node)
         self.headroom = None if limits is None else Headroom(*limits)
         held = limits if limited else None
-        self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held)
+        self.local = LocalTree(topology, document, self.directory, spark=self._spark, limits=held, log=log)
         self.summary = Summary(topology.name, len(feeds))
+        self.summary.forwarding = forwarding(topology.queries)
+        self.summary.log = None if log is None else str(log)
         # Whether it is being ended before its time, and whether by Ctrl-C.
         self._stopping = self.interrupted = False
         # Until when everything has to be counted, if that is known.
@@ -132,8 +138,8 @@ class Run:
         waited_for = len(feeds) if piped is None else piped.expected
         self._latency = Latency(waited_for)
         # Where rates are held against limits: at once, a second of events would be more than any.
-        paced = self.headroom is not None and not rush
-        manner = Manner(paced=paced, scripted=bool(scale), rush=rush)
+        paced = self.headroom is not None and not rush and not fast
+        manner = Manner(paced=paced, scripted=bool(scale), rush=rush or fast)
         self.senders = Senders(self._spools, self._latency, manner)
         self.senders.feeds += feeds
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 
 from rich.console import Console
 from rich.text import Text
@@ -28,6 +29,18 @@ class Layer:
 
 
 @dataclass(slots=True)
+class Central:
+    """What a run that forwards every event to the root has measured, hop by hop."""
+
+    raw_bytes: int = 0
+    layers: list[Layer] = field(default_factory=list)
+    windows: int = 0
+    seconds: float = 0.0
+    # Queries that cannot be computed centrally: punctuation windows follow the source they came from.
+    left_out: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Summary:
     """Of one run; `ok` only if everything adds up, else `problems` say what does not.
 
@@ -48,6 +61,13 @@ class Summary:
     # Of the input, those that were passed over: they are not among those that were sent.
     bad: int = 0
     windows: int = 0
+    # By query: what of its events is forwarded as it is, where that is so.
+    forwarding: dict[str, str] = field(default_factory=dict)
+    # The same events and queries with every event forwarded to the root, as executed.
+    central: Central | None = None
+    # Where results are kept, if they are, and what the processes logged.
+    output: str | None = None
+    log: str | None = None
     differing: int | None = None
     seconds: float = 0.0
     events_per_second: float = 0.0
@@ -110,6 +130,12 @@ def told(summary: Summary, console: Console) -> None:
         console.print("every window equals the oracle", style="bold green", soft_wrap=True)
     for problem in summary.problems:
         console.print(Text(problem), style="bold red", soft_wrap=True)
+    if summary.output is not None:
+        console.print(
+            Text(f"results: {summary.output}  (headwater results {summary.output})"), soft_wrap=True
+        )
+    if summary.log is not None:
+        console.print(Text(f"logs: {summary.log}"), soft_wrap=True)
 
 
 def _lines(summary: Summary) -> Iterator[str]:
@@ -123,8 +149,7 @@ def _lines(summary: Summary) -> Iterator[str]:
         f"{summary.windows:,} windows in {summary.seconds:.1f} s ({summary.events_per_second:,.0f} events/s) "
         f"through {summary.nodes} processes"
     )
-    layers = (f"{each.layer} {size(each.bytes_up)} ({each.of_raw:.1%})" for each in summary.layers)
-    yield ", ".join([f"bytes up: sources {size(summary.raw_bytes)} (raw)", *layers])
+    yield from _hops(summary)
     if len(summary.widths) > 1:
         shown = " -> ".join(" ".join(map(str, widths)) for widths in summary.widths)
         names = list(dict.fromkeys(summary.moved))
@@ -144,6 +169,34 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield f"sources were held back: up to {summary.held_back:,} events waited with them to be counted"
     if summary.latency_p50_ms is not None:
         yield f"latency: p50 {summary.latency_p50_ms:,.0f} ms, p99 {summary.latency_p99_ms:,.0f} ms"
+
+
+def _hops(summary: Summary) -> Iterator[str]:
+    """The bytes of every hop, with the central baseline beside them where it was executed."""
+    names = ["sources", *(each.layer for each in summary.layers), "root"]
+    hops = [f"{below} to {above}" for below, above in pairwise(names)]
+    here = [f"{size(summary.raw_bytes)} raw", *(_of_raw(each) for each in summary.layers)]
+    rows = [["bytes sent", "this tree"], *([hop, each] for hop, each in zip(hops, here, strict=True))]
+    if (central := summary.central) is not None:
+        rows[0].append("every event to the root (executed)")
+        there = [f"{size(central.raw_bytes)} raw", *(_of_raw(each) for each in central.layers)]
+        for row, each in zip(rows[1:], there, strict=True):
+            row.append(each)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    if central is not None:
+        missing = f", without {', '.join(central.left_out)}" if central.left_out else ""
+        yield (
+            f"the central run had {central.windows:,} windows{missing}; "
+            "its sources sent as fast as they could, in larger batches"
+        )
+    for name, what in summary.forwarding.items():
+        yield f"{name} forwards {what}"
+
+
+def _of_raw(layer: Layer) -> str:
+    return f"{size(layer.bytes_up)} ({layer.of_raw:.1%} of raw)"
 
 
 def as_json(summary: Summary) -> str:

@@ -30,3 +30,18 @@ def read(text: str) -> int:
 def seconds(microseconds: float) -> str:
     """A stretch of time: `0.3 s`."""
     return f"{microseconds / 1e6:,.1f} s"
+
+
+def duration(microseconds: int) -> str:
+    """A length of time in its largest whole unit: `10 s`, `250 ms`, `1.5 s`, `2 min`."""
+    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000)):
+        if microseconds >= size:
+            return f"{microseconds / size:.4g} {unit}"
+    return f"{microseconds} µs"
+
+
+def interval(start: int, end: int) -> str:
+    """`2023-11-14 22:13:20.000 to 22:13:30.000 (10 s)`; the end has its date where it is another day."""
+    first, last = moment(start), moment(end)
+    same_day = first[:10] == last[:10] and " " in first
+    return f"{first} to {last[11:] if same_day else last} ({duration(end - start)})"

@@ -13,7 +13,14 @@ from headwater.planning.plan import Layer, Plan
 
 # Nodes of a layer that are drawn one by one: in characters, and as SVG.
 DOTS, CIRCLES = 48, 96
-WIDTH, ROW, LEFT, TOP = 1_000, 74, 190, 60
+WIDTH, ROW, LEFT, TOP, LEGEND = 1_000, 74, 190, 60, 30
+# From which share of its limit on that is free a node has which colour, and what that means.
+HEADROOMS = (
+    (0.5, "#cfe3f3", "half or more free"),
+    (0.1, "#86b8de", "10% or more free"),
+    (0.0, "#3f7fb5", "full, as planned"),
+    (-float("inf"), "#d9534f", "overrun"),
+)
 
 
 def layer_name(layer: Layer, number: int, layers: int) -> str:
@@ -36,8 +43,8 @@ def sketched(found: Plan) -> str:
 
 
 def drawn(found: Plan) -> str:
-    """The tree as SVG: a circle for each node, greener the more headroom it has, and a line to its parent."""
-    height = TOP + ROW * (len(found.layers) + 1)
+    """The tree as SVG: a circle for each node in the colour of its headroom, lines to parents, a legend."""
+    height = TOP + ROW * (len(found.layers) + 1) + LEGEND
     count = sum(each.count for each in found.demands)
     widths = " ".join(map(str, found.widths))
     title = f"{count:,} sources, {float(found.load):,g} items/s: {found.nodes:,} nodes, [{widths}]"
@@ -52,6 +59,7 @@ def drawn(found: Plan) -> str:
             *_lines(found, places),
             *_sources(found, places[0], count),
             *_nodes(found, places),
+            *_legend(height - 14),
             "</svg>",
             "",
         ]
@@ -143,6 +151,21 @@ def _sources(found: Plan, places: Sequence[float | None], count: int) -> Iterato
 
 
 def _colour(left: float) -> str:
-    """Red where nothing is free, green from half on."""
-    share = max(0.0, min(left / 0.5, 1.0))
-    return f"hsl({120 * share:.0f} 60% 62%)"
+    """Calm as long as a node takes what comes: a full node is as planned, only an overrun one is red."""
+    return next(colour for least, colour, _ in HEADROOMS if left >= least)
+
+
+def _legend(y: float) -> Iterator[str]:
+    """What colours and lines mean."""
+    x = 16.0
+    for _, colour, meaning in HEADROOMS:
+        yield (
+            f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="11" height="11" rx="5" fill="{colour}" '
+            'stroke="#456"/>'
+            f'<text x="{x + 17:.0f}" y="{y:.0f}" font-size="11" fill="#445">{escape(meaning)}</text>'
+        )
+        x += 34 + 6.2 * len(meaning)
+    yield (
+        f'<text x="{x:.0f}" y="{y:.0f}" font-size="11" fill="#445">'
+        "circle: a node, line: to its parent, number below: its sources</text>"
+    )

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from importlib import import_module
+from typing import Any, overload
 
 import numpy as np
 
 from headwater.aggregates import Aggregate
+from headwater.errors import Invalid, Problem
 from headwater.ledger import Account
 from headwater.operators import Columns, Operator
 from headwater.queries import Query
 from headwater.rows import Array, Ints
+from headwater.windows import is_count
 
 # What a function of no event is; every other one has no value then.
 OF_NOTHING: dict[str, Any] = {"count": 0, "sum": 0.0, "product": 1.0}
+# Columns of names.
+_NAMES = ("site", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +148,90 @@ class Results:
         """`accounts` say what became of every record, by source, where the results are of all of them."""
         self.blocks = tuple(blocks)
         self.accounts = dict(accounts or {})
+        self._rows: list[Result] | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
 
     def __iter__(self) -> Iterator[Result]:
-        rows = [row for block in self.blocks for row in block.rows()]
-        rows.sort(key=lambda row: row[0])
-        yield from (result for _, result in rows)
+        yield from self._listed
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Result]: ...
+
+    def __getitem__(self, place: int | slice) -> Result | list[Result]:
+        """A result by its place in the order of results, or some of them."""
+        return self._listed[place]
+
+    @property
+    def _listed(self) -> list[Result]:
+        """All results in their order, made once: whoever indexes does so again and again."""
+        if self._rows is None:
+            rows = [row for block in self.blocks for row in block.rows()]
+            rows.sort(key=lambda row: row[0])
+            self._rows = [result for _, result in rows]
+        return self._rows
+
+    @property
+    def queries(self) -> list[str]:
+        """The ids of the queries that have results."""
+        used = (block.queries[place].id for block in self.blocks for place in np.unique(block.query).tolist())
+        return list(dict.fromkeys(used))
+
+    def to_pandas(self, query: str | None = None) -> Any:
+        """One query's windows as a `pandas.DataFrame`: times in UTC, one column a function."""
+        pandas = _package("pandas")
+        table = self._table(query)
+        frame = pandas.DataFrame(table.columns)
+        for name in table.times:
+            frame[name] = pandas.to_datetime(frame[name], utc=True)
+        return frame
+
+    def to_arrow(self, query: str | None = None) -> Any:
+        """One query's windows as a `pyarrow.Table`: times in UTC, one column a function."""
+        arrow = _package("pyarrow")
+        table = self._table(query)
+        # Also where no window has a key, or there is no window.
+        types = dict.fromkeys(_NAMES, arrow.string())
+        types |= dict.fromkeys(table.times, arrow.timestamp("us", tz="UTC"))
+        return arrow.table(
+            {name: arrow.array(column, types.get(name)) for name, column in table.columns.items()}
+        )
+
+    def to_polars(self, query: str | None = None) -> Any:
+        """One query's windows as a `polars.DataFrame`: times in UTC, one column a function."""
+        polars = _package("polars")
+        table = self._table(query)
+        columns = {
+            name: column.tolist() if column.dtype == object else column
+            for name, column in table.columns.items()
+        }
+        frame = polars.DataFrame(columns, schema_overrides=dict.fromkeys(_NAMES, polars.String))
+        return frame.with_columns(
+            polars.col(name).dt.cast_time_unit("us").dt.replace_time_zone("UTC") for name in table.times
+        )
+
+    def _table(self, query: str | None) -> _Table:
+        """The columns of a query, with its bounds as times, or as ranks under names of their own."""
+        present = self.queries
+        if query is None and len(present) > 1:
+            named = ", ".join(present)
+            raise Invalid(
+                "the results cannot be a table",
+                [Problem("query", f"is missing, and there are several ({named})", "name one of them")],
+            )
+        name = query if query is not None else "".join(present)
+        columns = self.columns(name)
+        known = [each for block in self.blocks for each in block.queries if each.id == name]
+        if any(is_count(each.window) for each in known):
+            # Ranks from 1, both of them in the window.
+            ranks = {"start": ("first_rank", columns["start"] + 1), "end": ("last_rank", columns["end"])}
+            return _Table(dict(ranks.get(field, (field, column)) for field, column in columns.items()), ())
+        times = {field: columns[field].astype("datetime64[us]") for field in ("start", "end")}
+        return _Table(columns | times, tuple(times))
 
     def columns(self, query: str) -> dict[str, Array]:
         """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take.
@@ -192,6 +273,25 @@ class Results:
 
     def __repr__(self) -> str:
         return f"<{len(self)} results>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Columns, and which of them are times."""
+
+    columns: dict[str, Array]
+    times: tuple[str, ...]
+
+
+def _package(name: str) -> Any:
+    """A package that this one does not need, for whoever has it and asks for its tables."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        problem = Problem(name, "is not installed", f"pip install {name}, or take columns(query)")
+        raise Invalid(f"there is no {name} to make a table with", [problem]) from None
 
 
 def _place(name: tuple[str, str | None]) -> tuple[str, str]:

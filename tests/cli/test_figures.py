@@ -209,7 +209,7 @@ def test_the_picture_and_the_closing_lines() -> None:
     assert "watermark 2023-11-14 22:13:20.500, 0.3 s behind the sources\n" in text
     assert "1,234 windows, 56/s; latency p50 80 ms, p99 121 ms" in text
     assert "71.2 kB" in text
-    assert "bytes up: sources 10.0 kB (raw), children 123 B (1.2%)" in text
+    assert "sources to children  10.0 kB raw\nchildren to root     123 B (1.2% of raw)\n" in text
     assert "every window equals the oracle" in text
 
 

@@ -78,6 +78,10 @@ def test_a_picture(sources: int, nodes: int, tmp_path: Path) -> None:
     if nodes == 48:
         assert "[24 12 6 3 2 1]" in path.read_text()
         assert len(drawing.findall(".//{http://www.w3.org/2000/svg}line")) == 47 + 24
+    # A legend says what colours mean; a plan that holds has no node in the colour of an alarm.
+    words = [text.text for text in drawing.findall(".//{http://www.w3.org/2000/svg}text")]
+    assert {"half or more free", "full, as planned", "overrun"} <= set(words)
+    assert "#d9534f" not in {circle.get("fill") for circle in circles}
 
 
 def test_nodes_that_there_are() -> None:

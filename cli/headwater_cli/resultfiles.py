@@ -1,0 +1,187 @@
+"""Results of a run in a directory: as JSON lines, CSV and Parquet, and how they are read again.
+
+`results.jsonl` has the lines of the outbox unchanged. In the two tables times are times, functions are
+columns, and a count window has its ranks in `first_rank` and `last_rank` instead of times. `queries.json`
+says how each query calls its key and which of them have count windows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from headwater.queries import Query
+from headwater.windows import is_count
+from headwater_root import resultlines
+
+LINES, TABLE, COLUMNS, QUERIES = "results.jsonl", "results.csv", "results.parquet", "queries.json"
+LOG = "log.jsonl"
+_FIXED = (
+    "query",
+    "incarnation",
+    "site",
+    "key",
+    "start",
+    "end",
+    "first_rank",
+    "last_rank",
+    "ordinal",
+    "count",
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NoResultFiles(Exception):
+    """A directory without results, or one that a run must not write to."""
+
+
+def prepare(directory: Path) -> None:
+    """Make the directory of a run; files of an earlier run are removed, anything else is left alone."""
+    if directory.exists() and not directory.is_dir():
+        raise NoResultFiles(f"{directory} is a file; name a directory")
+    present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    ours = {LINES, TABLE, COLUMNS, QUERIES, LOG}
+    if present - ours:
+        strange = ", ".join(sorted(present - ours)[:3])
+        raise NoResultFiles(f"{directory} holds other files ({strange}); name an empty or a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in present & ours:
+        (directory / name).unlink()
+
+
+def write(directory: Path, outbox: Iterable[bytes], queries: Iterable[Query]) -> list[str]:
+    """Write the results of a run; gives the names of the files."""
+    listed = list(queries)
+    known = {query.id: {"keyBy": query.key_by, "counts": is_count(query.window)} for query in listed}
+    (directory / QUERIES).write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+    with (directory / LINES).open("wb") as file:
+        for lines in outbox:
+            file.write(lines)
+            rows += resultlines.decode(lines)
+    counts = {query.id for query in listed if is_count(query.window)}
+    flat = [flatten(row, counts) for row in rows]
+    functions = list(dict.fromkeys(name for row in rows for name in row["values"] if name != "count"))
+    write_csv(directory / TABLE, flat, functions)
+    names = [LINES, TABLE]
+    if find_spec("pyarrow") is not None:
+        _write_parquet(directory / COLUMNS, flat, functions)
+        names.append(COLUMNS)
+    return names
+
+
+def flatten(row: Mapping[str, Any], counts: Iterable[str] = ()) -> dict[str, Any]:
+    """A result as one row of a table; `counts` are the queries with count windows."""
+    ranked = row["query"] in counts
+    found = {name: row.get(name) for name in _FIXED}
+    found["start"], found["end"] = (None, None) if ranked else (time_of(row["start"]), time_of(row["end"]))
+    found["first_rank"], found["last_rank"] = (row["start"] + 1, row["end"]) if ranked else (None, None)
+    return found | {name: value for name, value in row["values"].items() if name != "count"}
+
+
+def time_of(microseconds: int) -> datetime | None:
+    """A time in UTC; None where the calendar ends."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def write_csv(to: Any, rows: Iterable[Mapping[str, Any]], functions: Iterable[str]) -> None:
+    """Rows of `flatten` as CSV, to a path or a stream."""
+    if isinstance(to, Path):
+        with to.open("w", newline="", encoding="utf-8") as file:
+            write_csv(file, rows, functions)
+        return
+    names = [*_FIXED, *functions]
+    writer = csv.writer(to, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow([_cell(row.get(name)) for name in names])
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str | int | float) else resultlines.text(value)
+
+
+def _write_parquet(path: Path, rows: list[dict[str, Any]], functions: list[str]) -> None:
+    pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    time = pa.timestamp("us", tz="UTC")
+    types = dict.fromkeys(_FIXED, pa.int64()) | {"start": time, "end": time}
+    types |= dict.fromkeys(("query", "site", "key"), pa.string())
+    columns: dict[str, Any] = {name: pa.array([row[name] for row in rows], types[name]) for name in _FIXED}
+    for name in functions:
+        values = [row.get(name) for row in rows]
+        if all(value is None or type(value) in (int, float) for value in values):
+            columns[name] = pa.array(
+                [None if value is None else float(value) for value in values], pa.float64()
+            )
+        else:
+            # Lists of top(k), texts of functions of one's own: as they stand in JSON.
+            columns[name] = pa.array(
+                [None if value is None else resultlines.text(value) for value in values], pa.string()
+            )
+    parquet.write_table(pa.table(columns), path)
+
+
+class ResultFiles:
+    """Results in a directory: one of `run --output`, of a root, of its outbox, or of a JSON lines sink."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises `NoResultFiles` where none are."""
+        self._at = _found(directory)
+        # By file, how far it was read.
+        self._read: dict[str, int] = {}
+        known: dict[str, dict[str, Any]] = {}
+        if (path := directory / QUERIES).is_file():
+            known = json.loads(path.read_text(encoding="utf-8"))
+        self.keys: dict[str, str | None] = {name: each["keyBy"] for name, each in known.items()}
+        self.counts = {name for name, each in known.items() if each["counts"]}
+
+    def fresh(self) -> Iterator[dict[str, Any]]:
+        """The results that were not read yet, in the order in which they came."""
+        for path in self._files():
+            begin = self._read.get(path.name, 0)
+            with path.open("rb") as file:
+                file.seek(begin)
+                data = file.read()
+            # The last line may still be written.
+            whole = data[: data.rfind(b"\n") + 1]
+            self._read[path.name] = begin + len(whole)
+            yield from resultlines.decode(whole)
+
+    def _files(self) -> list[Path]:
+        if self._at.is_file():
+            return [self._at]
+        newest: dict[str, Path] = {}
+        for path in sorted(self._at.glob("*.jsonl")) or sorted(self._at.glob("*-*")):
+            if path.suffix == ".jsonl":
+                newest[path.name] = path
+            elif path.suffix == "":
+                # Of one position the file of the highest epoch counts.
+                newest[path.name.partition("-")[0]] = path
+        return list(newest.values())
+
+
+def _found(directory: Path) -> Path:
+    if directory.is_file():
+        return directory
+    for path in (directory / LINES, directory / "root" / "outbox", directory / "outbox"):
+        if path.exists():
+            return path
+    if any(directory.glob("*.jsonl")) or any(directory.glob("[0-9]*-[0-9]*")):
+        return directory
+    raise NoResultFiles(
+        f"{directory} holds no results; name the directory of headwater run --output, of a root, "
+        "or of a jsonLines sink"
+    )

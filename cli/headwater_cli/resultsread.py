@@ -1,0 +1,101 @@
+"""`headwater results`: the windows that a run or a root has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import click
+
+from headwater_cli import times
+from headwater_cli.resultfiles import NoResultFiles, ResultFiles
+from headwater_cli.resulttables import FORMATS, ResultTable
+from headwater_cli.windowlines import WindowLines
+from headwater_root.resultlines import NoResults
+
+# How often is looked for further results, in seconds.
+LOOK = 0.5
+
+
+def _time(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
+    try:
+        return None if given is None else times.read(given)
+    except ValueError:
+        raise click.BadParameter(f"{given!r} is no time; give one such as 2026-05-01T12:00:00") from None
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.option("--query", "queries", multiple=True, help="Only of this query; may be given again.")
+@click.option("--key", "keys", multiple=True, help="Only of this key; may be given again.")
+@click.option(
+    "--since", callback=_time, help="Only windows that end after this time (ISO 8601, UTC without zone)."
+)
+@click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--follow", is_flag=True, help="Go on with the results that come, a line each, until Ctrl-C.")
+def results(
+    directory: Path,
+    queries: tuple[str, ...],
+    keys: tuple[str, ...],
+    since: int | None,
+    format: str,
+    follow: bool,
+) -> None:
+    """Read the windows in DIR: of headwater run --output, of a root, or of a jsonLines sink.
+
+    \b
+    headwater results build/run
+    headwater results build/run --query machine-trend --key boiler --since 2026-05-01T12:00
+    headwater results build/run --format csv > windows.csv
+    headwater results /var/lib/headwater/root --follow
+    """
+    if follow and format == "csv":
+        raise click.UsageError("--follow writes lines; give --format table or json")
+    try:
+        files = ResultFiles(directory)
+        rows = [row for row in files.fresh() if _is_wanted(row, queries, keys, since, files.counts)]
+        _refuse_unknown(queries, files)
+        table = ResultTable(format, files.keys, files.counts)
+        table.write(rows)
+        while follow:
+            sleep(LOOK)
+            fresh = [row for row in files.fresh() if _is_wanted(row, queries, keys, since, files.counts)]
+            if format == "json":
+                table.write(fresh)
+            else:
+                lines = WindowLines(files.keys, files.counts)
+                for row in fresh:
+                    click.echo(lines.format(row))
+    except BrokenPipeError:
+        # Whoever read it has seen enough.
+        raise
+    except (NoResultFiles, NoResults, OSError) as error:
+        raise click.ClickException(str(error)) from None
+    if not rows and format == "table":
+        click.echo(f"no result of {directory} matches", err=True)
+
+
+def _is_wanted(
+    row: Mapping[str, Any],
+    queries: Iterable[str],
+    keys: Iterable[str],
+    since: int | None,
+    counts: Iterable[str],
+) -> bool:
+    if queries and row["query"] not in queries:
+        return False
+    if keys and (row["key"] or "") not in keys:
+        return False
+    # A count window ends at a rank, which is before or after no time.
+    return since is None or (row["query"] not in counts and row["end"] > since)
+
+
+def _refuse_unknown(queries: Iterable[str], files: ResultFiles) -> None:
+    """A query that is misspelt gives no result: say so, where the queries are known."""
+    if unknown := [name for name in queries if files.keys and name not in files.keys]:
+        raise click.BadParameter(
+            f"{', '.join(unknown)} is none of its queries, which are {', '.join(files.keys)}",
+            param_hint="--query",
+        )

@@ -1,0 +1,186 @@
+"""`headwater results` and `headwater aggregate`, as a user calls them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headwater import Query, Tumbling
+from headwater import aggregate as aggregate_table
+from headwater_cli import resultfiles
+from headwater_cli.aggregate import parse_window
+from headwater_cli.app import main
+from headwater_root.resultlines import encode
+
+QUERIES = [
+    Query("trend", Tumbling("10s"), ["avg", "top(2)"], key_by="machine"),
+    Query("lots", Tumbling(count=2), "sum"),
+]
+START = 1_777_636_800_000_000
+EVENTS: dict[str, list[Any]] = {
+    "ts": [START + seconds * 1_000_000 for seconds in (0, 4, 11, 62)],
+    "value": [71.0, 64.5, 75.0, 70.0],
+    "machine": ["boiler", "filler", "boiler", "boiler"],
+}
+
+
+def say(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    directory = tmp_path / "kept"
+    resultfiles.prepare(directory)
+    resultfiles.write(directory, [encode(aggregate_table(EVENTS, QUERIES))], QUERIES)
+    return directory
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    path = tmp_path / "day.csv"
+    lines = [f"{ts},{machine},{value}" for ts, machine, value in zip(*columns(), strict=True)]
+    path.write_text("\n".join(["ts,machine,value", *lines, ""]))
+    return path
+
+
+def columns() -> tuple[list[Any], list[Any], list[Any]]:
+    return EVENTS["ts"], EVENTS["machine"], EVENTS["value"]
+
+
+def test_results_are_filtered(kept: Path) -> None:
+    done = say(
+        "results",
+        kept,
+        "--query",
+        "trend",
+        "--key",
+        "boiler",
+        "--since",
+        "2026-05-01T12:00:15",
+        "--format",
+        "json",
+    )
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in done.output.splitlines()]
+    assert [(each["start"], each["values"]["avg"]) for each in found] == [
+        ("2026-05-01T12:00:10+00:00", 75.0),
+        ("2026-05-01T12:01:00+00:00", 70.0),
+    ]
+
+
+def test_a_table_has_times_and_the_name_of_the_key(kept: Path) -> None:
+    done = say("results", kept)
+    assert "2026-05-01 12:00:00.000 to 12:00:10.000 (10 s)" in done.output
+    assert "machine" in done.output
+    assert "events 1 to 2" in done.output
+    assert str(START)[:8] not in done.output
+
+
+def test_csv_has_every_result(kept: Path) -> None:
+    done = say("results", kept, "--format", "csv")
+    found = list(csv.DictReader(io.StringIO(done.output)))
+    assert [each["query"] for each in found].count("trend") == 4
+    assert {each["first_rank"] for each in found if each["query"] == "lots"} == {"1", "3"}
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (("--query", "trned"), "trned is none of its queries, which are trend, lots"),
+        (("--since", "yesterday"), "'yesterday' is no time; give one such as"),
+        (("--follow", "--format", "csv"), "--follow writes lines"),
+    ],
+)
+def test_mistakes_are_named(kept: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = say("results", kept, *arguments)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_directory_without_results_is_refused(tmp_path: Path) -> None:
+    done = say("results", tmp_path)
+    assert done.exit_code == 1
+    assert "holds no results; name the directory of headwater run --output" in done.output
+
+
+def test_following_reads_what_comes(tmp_path: Path) -> None:
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+    lines = encode(aggregate_table(EVENTS, QUERIES[:1])).splitlines(keepends=True)
+    (outbox / f"{1:020}-{1:010}").write_bytes(lines[0])
+    command = [
+        sys.executable,
+        "-m",
+        "headwater_cli",
+        "results",
+        str(tmp_path),
+        "--follow",
+        "--format",
+        "json",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reading:
+        try:
+            assert reading.stdout is not None
+            assert json.loads(reading.stdout.readline())["key"] == "boiler"
+            # A later epoch of one position replaces nothing that was read; the next position is read.
+            (outbox / f"{2:020}-{1:010}").write_bytes(lines[1])
+            assert json.loads(reading.stdout.readline())["key"] == "filler"
+        finally:
+            reading.kill()
+
+
+def test_a_file_is_aggregated_without_a_tree(day: Path) -> None:
+    done = say(
+        "aggregate",
+        day,
+        "--window",
+        "10s",
+        "--aggregate",
+        "avg,quantile(0.5)",
+        "--key",
+        "machine",
+        "--format",
+        "json",
+    )
+    assert done.exit_code == 0, done.output
+    found = {
+        (each["key"], int(datetime.fromisoformat(each["start"]).timestamp()) * 1_000_000): each["values"]
+        for each in map(json.loads, done.output.splitlines())
+    }
+    # Each window has one event here, so both functions are its value.
+    assert found == {
+        (machine, ts // 10_000_000 * 10_000_000): {"avg": value, "quantile(0.5)": value}
+        for ts, machine, value in zip(*columns(), strict=True)
+    }
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["", "bogus:1", "10", "session:", "count:0", "count:1.5", "10s/", "session:1s/2s"]
+)
+def test_what_is_no_window_is_refused(day: Path, text: str) -> None:
+    done = say("aggregate", day, "--window", text, "--aggregate", "avg")
+    assert done.exit_code == 2
+    assert "is no window; give 10s (tumbling)" in done.output
+
+
+@pytest.mark.parametrize("text", ["10s", "10s/1s", "session:30s", "count:2", "count:4/2"])
+def test_windows_have_a_short_form(day: Path, text: str) -> None:
+    assert Query("q", parse_window(text)).window is not None
+    assert say("aggregate", day, "--window", text, "--aggregate", "count").exit_code == 0
+
+
+def test_a_key_that_is_no_column_is_refused(day: Path) -> None:
+    done = say("aggregate", day, "--window", "10s", "--aggregate", "avg", "--key", "device")
+    assert done.exit_code == 1
+    assert "'device'" in done.output

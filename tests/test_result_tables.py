@@ -1,0 +1,75 @@
+"""Results by place, and as tables of pandas, Arrow and polars."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headwater import Invalid, Query, Results, Tumbling, aggregate
+
+BEGIN = datetime(2026, 5, 1, 12, tzinfo=UTC)
+SECOND = 1_000_000
+START = int(BEGIN.timestamp()) * SECOND
+EVENTS = {
+    "ts": [START, START + SECOND // 2, START + 12 * SECOND],
+    "value": [1.0, 2.0, 3.0],
+    "machine": ["boiler", "mixer", "boiler"],
+}
+TREND = Query("trend", Tumbling("1s"), ["avg", "top(2)"], key_by="machine")
+LOTS = Query("lots", Tumbling(count=2), "sum")
+
+
+@pytest.fixture
+def results() -> Results:
+    return aggregate(EVENTS, [TREND, LOTS])
+
+
+def test_results_are_indexed_in_their_order(results: Results) -> None:
+    listed = list(results)
+    assert [results[place] for place in range(len(results))] == listed
+    assert results[-1] == listed[-1]
+    assert results[1:3] == listed[1:3]
+    with pytest.raises(IndexError):
+        results[len(results)]
+
+
+def rows(table: Any, package: str) -> list[dict[str, Any]]:
+    if package == "pandas":
+        found: list[dict[str, Any]] = table.to_dict("records")
+    else:
+        found = table.to_pylist() if package == "arrow" else table.to_dicts()
+    # What top(2) gives is a tuple here and a list there.
+    return [{n: list(v) if isinstance(v, tuple) else v for n, v in row.items()} for row in found]
+
+
+@pytest.mark.parametrize("package", ["pandas", "arrow", "polars"])
+def test_a_table_has_times_as_times(results: Results, package: str) -> None:
+    found = rows(getattr(results, f"to_{package}")("trend"), package)
+    expected = [result for result in results if result.query == "trend"]
+    assert [row["key"] for row in found] == ["boiler", "mixer", "boiler"]
+    assert found[0]["start"] == BEGIN
+    assert [int(row["end"].timestamp()) * SECOND for row in found] == [each.end for each in expected]
+    assert [row["avg"] for row in found] == [each.values["avg"] for each in expected]
+    assert [row["top(2)"] for row in found] == [list(each.values["top(2)"]) for each in expected]
+
+
+@pytest.mark.parametrize("package", ["pandas", "arrow", "polars"])
+def test_a_count_window_has_ranks(results: Results, package: str) -> None:
+    (found,) = rows(getattr(results, f"to_{package}")("lots"), package)
+    assert (found["first_rank"], found["last_rank"], found["sum"], found["key"]) == (1, 2, 3.0, None)
+    assert "start" not in found
+
+
+def test_without_a_name_there_must_be_one_query(results: Results) -> None:
+    with pytest.raises(Invalid, match=r"query: is missing, and there are several \(trend, lots\); name one"):
+        results.to_pandas()
+    assert len(aggregate(EVENTS, TREND).to_pandas()) == 3
+
+
+def test_a_package_that_is_missing_is_named(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(Invalid, match="polars: is not installed; pip install polars"):
+        results.to_polars("trend")
