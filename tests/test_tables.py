@@ -428,6 +428,13 @@ def test_missing_columns_are_all_named_with_those_there_are() -> None:
     assert "no column 'value'" in told["value"]
 
 
+def test_a_column_in_place_of_its_name_is_refused() -> None:
+    events = {"ts": [1], "value": [1.0], "machine": ["a"]}
+    problems = error_of(events, value=[1.0], ts=np.array([1]))
+    assert problems["value"] == 'value: is of type list; name a column of events, such as value="value"'
+    assert problems["ts"] == 'ts: is of type ndarray; name a column of events, such as ts="ts"'
+
+
 def test_counting_needs_no_values() -> None:
     assert [r.count for r in aggregate({"ts": [1, 2]}, Query("q", Tumbling(10)))] == [2]
 

@@ -5,7 +5,7 @@ Data frames and Arrow tables are read by what they can do, so neither library is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from types import NoneType
@@ -68,6 +68,7 @@ def aggregate(
     wanted = {"ts": ts, "value": value, "source": source, "mark": mark, "site": site}
     if key is not None:
         wanted["key"] = key
+    _require_names(wanted)
     needs_value = any(map(_needs_value, listed))
     table = _Table(_columns(events, wanted.values()), wanted, needs_value=needs_value)
     root = Root(listed, expected=max(len(table.sources), 1))
@@ -77,6 +78,19 @@ def aggregate(
         root.push(batch)
     root.finish()
     return Results(root.take().blocks, {name: root.account(name) for name, _ in table.sources})
+
+
+def _require_names(wanted: Mapping[str, object]) -> None:
+    """Raise unless every field is given the name of a column."""
+    problems = [
+        Problem(
+            field, f"is of type {type(name).__name__}", f'name a column of events, such as {field}="{field}"'
+        )
+        for field, name in wanted.items()
+        if not isinstance(name, Hashable)
+    ]
+    if problems:
+        raise InvalidEvents("the events cannot be read", problems)
 
 
 def _needs_value(query: Query) -> bool:

@@ -147,6 +147,27 @@ def test_however_the_bytes_come_the_events_are_the_same(events: list[Row], size:
         assert found == events, reader
 
 
+@pytest.mark.parametrize(
+    "format, quick", [*((each, True) for each in FORMATS), ("csv", False), ("jsonl", False)]
+)
+def test_a_column_may_be_several_fields(tmp_path: Path, format: str, quick: bool) -> None:
+    table = pa.table({"time": [1, 2], "temperature": [1.5, 2.5], "device": ["a", "b"]})
+    path = tmp_path / f"x.{format}"
+    if format == "csv":
+        path.write_text("time,temperature,device\n1,1.5,a\n2,2.5,b\n")
+    elif format == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    elif format == "arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, path)
+    columns = columns_of("ts=time,value=temperature,key=device,source=device")
+    with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+        found = rows(open_input(str(path), columns=columns))
+    assert found == [(1, 1.5, "a", None, "a"), (2, 2.5, "b", None, "b")]
+
+
 def test_times_as_text_and_other_names_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("device,time,temp,rest\n7,2026-01-01T00:00:00Z,1,x\n8,2026-01-01T01:00:00.25+01:00,2,x\n")

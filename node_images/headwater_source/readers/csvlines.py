@@ -49,6 +49,8 @@ class CsvReader(LineReader):
         types: dict[str, Any] = dict.fromkeys(self._found.values(), names)
         if "value" in self._found:
             types[self._found["value"]] = pa.float64()
+        # Several fields may share a column, which the table must hold only once.
+        wanted = list(dict.fromkeys(self._found.values()))
         for _ in range(2):
             types[self._found["ts"]] = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             try:
@@ -58,7 +60,7 @@ class CsvReader(LineReader):
                     parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
                     convert_options=arrow_csv.ConvertOptions(
                         column_types=types,
-                        include_columns=list(self._found.values()),
+                        include_columns=wanted,
                         null_values=[""],
                         strings_can_be_null=False,
                     ),
