@@ -428,6 +428,47 @@ def test_missing_columns_are_all_named_with_those_there_are() -> None:
     assert "no column 'value'" in told["value"]
 
 
+def test_a_column_in_place_of_its_name_is_refused() -> None:
+    events = {"ts": [1], "value": [1.0], "machine": ["a"]}
+    problems = error_of(events, value=[1.0], ts=np.array([1]))
+    assert problems["value"] == 'value: is of type list; name a column of events, such as value="value"'
+    assert problems["ts"] == 'ts: is of type ndarray; name a column of events, such as ts="ts"'
+
+
+@pytest.mark.parametrize(
+    "unit, number",
+    [("s", 1_700_000_000), ("ms", 1_700_000_000_000), ("ns", 1_700_000_000_000_000_000)],
+)
+@pytest.mark.parametrize("form", [list, np.array, pa.array])
+def test_times_of_another_unit_are_refused_unless_it_is_given(
+    unit: Any, number: int, form: Callable[[Any], Any]
+) -> None:
+    query = Query("q", Tumbling("1s"))
+    events = {"ts": form([number])}
+    refused = error_of(events, query)["ts"]
+    assert f'unit="{unit}"' in refused
+    assert f"begins with {number}" in refused
+    start = 1_700_000_000_000_000
+    assert [r.start for r in aggregate(events, query, unit=unit)] == [start]
+    # Whoever says microseconds means them.
+    assert [r.count for r in aggregate(events, query, unit="us")] == [1]
+    assert "unit" in error_of(events, query, unit="minutes")
+
+
+@pytest.mark.parametrize("ts", [0, 1_000_000, 90_000_000, 1_700_000_000_000_000])
+def test_small_times_and_microseconds_need_no_unit(ts: int) -> None:
+    assert [r.count for r in aggregate({"ts": [ts]}, Query("q", Tumbling("1s")))] == [1]
+
+
+@pytest.mark.parametrize(
+    "text", ["2023-11-14T22:13:20Z", "2023-11-14 23:13:20+01:00", "20231114T221320Z", "2023-11-14T22:13:20"]
+)
+@pytest.mark.parametrize("form", [list, np.array, pa.array])
+def test_times_may_be_iso_8601(text: str, form: Callable[[Any], Any]) -> None:
+    (result,) = aggregate({"ts": form([text])}, Query("q", Tumbling("1s")))
+    assert result.start == 1_700_000_000_000_000
+
+
 def test_counting_needs_no_values() -> None:
     assert [r.count for r in aggregate({"ts": [1, 2]}, Query("q", Tumbling(10)))] == [2]
 
@@ -445,7 +486,7 @@ def test_every_problem_of_a_table_at_once() -> None:
         (5, "events"),
         ([(1, 2.0)], "events[0]"),
         ([Reading(1, 2.0, "a"), 5], "events[1]"),
-        ({"ts": ["2024-01-01"], "value": [1.0], "machine": ["a"]}, "ts"),
+        ({"ts": ["soon"], "value": [1.0], "machine": ["a"]}, "ts"),
         ({"ts": [True], "value": [1.0], "machine": ["a"]}, "ts"),
         ({"ts": [1, None], "value": [1.0, 1.0], "machine": ["a", "a"]}, "ts"),
         ({"ts": [1], "value": [True], "machine": ["a"]}, "value"),

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwater.errors import HeadwaterError, Invalid, Problem
+from headwater.timeunits import UNITS, TimeUnit
 from headwater_cli import demo, logfiles, manifests, resultfiles, scales, screen
 from headwater_cli.baseline import run_centrally
 from headwater_cli.interrupts import STOPPED, TERMINATED
@@ -25,7 +26,7 @@ from headwater_cli.resultfiles import NoResultFiles
 from headwater_cli.run import Run
 from headwater_cli.summary import Central, Summary, as_json, told
 from headwater_root.outbox import Outbox
-from headwater_source.readers import FORMATS
+from headwater_source.readers import FORMATS, TIME_UNIT_HELP
 
 # Columns of a saved picture.
 WIDTH = 110
@@ -101,6 +102,7 @@ def _writable(context: click.Context, parameter: click.Parameter, given: Path | 
 )
 @click.option("--format", type=click.Choice(FORMATS), help="Of the input; otherwise its suffix says it.")
 @click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
+@click.option("--time-unit", type=click.Choice(UNITS), help=TIME_UNIT_HELP)
 @click.option(
     "--skip-bad", is_flag=True, help="Pass over bad records of the input and count them; else fail."
 )
@@ -141,6 +143,7 @@ def run(
     source: str | None,
     format: str | None,
     columns: str,
+    time_unit: TimeUnit | None,
     skip_bad: bool,
     engine: str | None,
     verify: bool,
@@ -172,8 +175,10 @@ def run(
         raise click.UsageError("--scale says who sends for how long; drop --seconds, --events and --input")
     if scale and (children is not None or layers is not None):
         raise click.UsageError("--scale plans the tree anew; drop --children and --layers")
-    if source is None and (format is not None or columns or skip_bad):
-        raise click.UsageError("--format, --columns and --skip-bad say how to read an --input; give one")
+    if source is None and (format is not None or columns or time_unit or skip_bad):
+        raise click.UsageError(
+            "--format, --columns, --time-unit and --skip-bad say how to read an --input; give one"
+        )
     if baseline and (source is not None or scale):
         raise click.UsageError("--baseline sends generated events twice; drop --input and --scale")
     screen.quiet()
@@ -185,7 +190,7 @@ def run(
         _check_engine(engine or found.root.engine)
         piped = None
         if source is not None:
-            piped = Piped(source, format, columns, found, keep=verify, skip_bad=skip_bad)
+            piped = Piped(source, format, columns, found, keep=verify, skip_bad=skip_bad, time_unit=time_unit)
         if (limit_nodes or scale) and found.node is None:
             remedy = "give it (headwater bench node measures it), or drop --limit-nodes and --scale"
             missing = Problem("spec.node.ingestLimit", "is missing", remedy)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import Invalid, Problem
+from headwater.timeunits import TimeUnit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
 from headwater_source.columns import Events
@@ -34,14 +35,19 @@ class Piped:
         *,
         keep: bool,
         skip_bad: bool = False,
+        time_unit: TimeUnit | None = None,
     ) -> None:
         """Invalid if there is no event in it, or it cannot be read; BadRecord at one that is no event."""
         self._classes, self._keep = topology.sources, keep
         self.feeds: dict[str, Kept] = {}
         self.events = 0
         names: set[str] = set()
+        # Whether a record has a key; of a pipe, whether its first part has a column for it.
+        has_keys = False
         called = columns_of(columns)
-        self._open = partial(open_input, path, format, called, skip_bad=skip_bad)
+        self._open = partial(
+            open_input, path, format, called, skip_bad=skip_bad, time_unit=time_unit, strict_times=True
+        )
         self._reader = self._open()
         # What was read of it already, and what follows; None: it is read again from the beginning.
         self._parts: Iterable[Events] | None = None
@@ -49,16 +55,20 @@ class Piped:
             # Read once to see who is in it: the root waits for all of them before it decides anything.
             for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
+                has_keys = has_keys or (part.key is not None and any(part.key.names))
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
             parts = (part for part in self._reader if len(part))
             first = list(islice(parts, 1))
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
+            has_keys = any(part.key is not None for part in first)
             self._parts = chain(first, parts)
         if not names:
             said = f"holds no events, but {self.bad:,} bad records" if self.bad else "holds no events"
             remedy = "give one with a record for each event; there is nothing to run or to verify"
             raise Invalid(f"{self._reader.name} cannot be run", [Problem("input", said, remedy)])
+        if not has_keys:
+            _require_no_keys(self._reader.name, topology)
         self.expected = len(names)
 
     def __iter__(self) -> Iterator[Events]:
@@ -103,6 +113,21 @@ class Piped:
         named = [kind for kind in self._classes if name == kind.name or name.startswith(f"{kind.name}-")]
         there = [kind for kind in named or self._classes if kind.site == site]
         return (there or named or list(self._classes))[0]
+
+
+def _require_no_keys(name: str, topology: Topology) -> None:
+    """Refuse an input without keys if a query groups by them: all events would be of one empty key."""
+    problems = [
+        Problem(
+            f"spec.queries[{query.id}].keyBy",
+            f"is {query.key_by}, but no record has a key",
+            f"name the column that holds it with --columns key={query.key_by}, or drop keyBy",
+        )
+        for query in topology.queries
+        if query.key_by is not None
+    ]
+    if problems:
+        raise Invalid(f"{name} cannot be run", problems)
 
 
 def expecting(topology: Topology, document: dict[str, Any], count: int) -> tuple[Topology, dict[str, Any]]:

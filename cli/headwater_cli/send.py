@@ -16,13 +16,14 @@ from rich.status import Status
 
 from headwater.durations import microseconds
 from headwater.errors import HeadwaterError, Invalid
+from headwater.timeunits import UNITS, TimeUnit
 from headwater_cli import addresses, certificates, screen
 from headwater_cli.feeds import events_of
 from headwater_cli.generator import START, Sensor
 from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.sending import Options, Sending, Summary, Tell, as_json, progress, resuming
 from headwater_source.columns import Events
-from headwater_source.readers import FORMATS, Reader, columns_of, open_input
+from headwater_source.readers import FORMATS, TIME_UNIT_HELP, Reader, columns_of, open_input
 from headwater_source.readers.records import Wrong, moment
 from headwater_wire.credentials import Credentials
 
@@ -39,11 +40,12 @@ def _duration(context: click.Context, parameter: click.Parameter, given: str | N
     return found
 
 
-def _moment(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
+def _heartbeat_time(given: str | None, unit: TimeUnit | None) -> int | None:
     try:
-        return None if given is None else moment(given)
+        return None if given is None else moment(given, unit)
     except Wrong as wrong:
-        raise click.BadParameter(f"{wrong.problem.message}; {wrong.problem.remedy}") from wrong
+        problem = f"{wrong.problem.message}; {wrong.problem.remedy}"
+        raise click.BadParameter(problem, param_hint="--heartbeat-at") from wrong
 
 
 def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
@@ -65,13 +67,14 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 @click.option("--lateness", callback=_duration, help="How much out of order events may be, such as 2s.")
 @click.option("--format", type=click.Choice(FORMATS), help="Otherwise the suffix says it.")
 @click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
+@click.option("--time-unit", type=click.Choice(UNITS), help=TIME_UNIT_HELP)
 @click.option("--skip-bad", is_flag=True, help="Pass over bad records and count them; else stop before one.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many events a second.")
 @click.option(
     "--heartbeat", callback=_duration, help="When nothing was read for so long, say the time; for live input."
 )
 @click.option("--end", is_flag=True, help="Nothing follows: let all windows close, by a heartbeat 1 h ahead.")
-@click.option("--heartbeat-at", callback=_moment, help="The same with a time of your own.")
+@click.option("--heartbeat-at", metavar="TIME", help="The same with a time of your own.")
 @click.option("--resume", is_flag=True, help="Send what is left in the spool, and read nothing.")
 @click.option("--again", is_flag=True, help="Send a file once more that was accepted before.")
 @click.option("--generator", is_flag=True, help="Generated events instead of a file, --rate a second.")
@@ -103,11 +106,12 @@ def send(
     lateness: int | None,
     format: str | None,
     columns: str,
+    time_unit: TimeUnit | None,
     skip_bad: bool,
     rate: float | None,
     heartbeat: int | None,
     end: bool,
-    heartbeat_at: int | None,
+    heartbeat_at: str | None,
     resume: bool,
     again: bool,
     generator: bool,
@@ -158,7 +162,7 @@ def send(
         resume=resume,
         heartbeat=heartbeat,
         end=end,
-        heartbeat_at=heartbeat_at,
+        heartbeat_at=_heartbeat_time(heartbeat_at, time_unit),
         timeout=None if timeout is None else timeout / 1e6,
     )
     screen.quiet()
@@ -167,7 +171,14 @@ def send(
     parts: Iterable[Events] | None = None
     try:
         if file is not None:
-            parts = reader = open_input(file, format, columns_of(columns), skip_bad=skip_bad)
+            parts = reader = open_input(
+                file,
+                format,
+                columns_of(columns),
+                skip_bad=skip_bad,
+                time_unit=time_unit,
+                strict_times=True,
+            )
         elif generator:
             parts = generated(str(name), rate or 100, seconds)
     except (HeadwaterError, Invalid) as error:

@@ -5,7 +5,7 @@ Data frames and Arrow tables are read by what they can do, so neither library is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from types import NoneType
@@ -20,6 +20,13 @@ from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.root import Root
 from headwater.rows import TS_MAX, TS_MIN, Array, Ints
+from headwater.timeunits import (
+    TimeUnit,
+    column_to_microseconds,
+    time_unit_problem,
+    to_microseconds,
+    unit_problem,
+)
 from headwater.windows import NEVER, TS_LIMIT
 
 BATCH = 65_536
@@ -42,13 +49,16 @@ def aggregate(
     source: str = "source",
     mark: str = "mark",
     site: str = "site",
+    unit: TimeUnit | None = None,
 ) -> Results:
     """Every window of every query over a table of events, in one pass.
 
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
-    The key column is `key`, or what the queries name with `key_by`. Times are integers (microseconds)
-    or dates (without a zone: UTC). A missing value (None, null, NA) is no value, and beside a mark NaN
+    The key column is `key`, or what the queries name with `key_by`. Times are integers, or dates or
+    ISO 8601 text (without a zone: UTC). Integers are of `unit` (s, ms, us, ns); without one they are
+    microseconds, and refused if the first ones look like another unit. A missing value (None, null, NA)
+    is no value, and beside a mark NaN
     is none either; any other NaN is rejected. Rows of a source count in the order in which they stand.
     Without `lateness` no event is late; with it, an event that lies further behind its source's latest
     is counted in no window. `accounts` of the results say how many were late or rejected, and why.
@@ -68,8 +78,11 @@ def aggregate(
     wanted = {"ts": ts, "value": value, "source": source, "mark": mark, "site": site}
     if key is not None:
         wanted["key"] = key
+    _require_names(wanted)
+    if (wrong := time_unit_problem(unit)) is not None:
+        raise InvalidEvents("the events cannot be read", [wrong])
     needs_value = any(map(_needs_value, listed))
-    table = _Table(_columns(events, wanted.values()), wanted, needs_value=needs_value)
+    table = _Table(_columns(events, wanted.values()), wanted, unit, needs_value=needs_value)
     root = Root(listed, expected=max(len(table.sources), 1))
     for name, where in table.sources:
         root.admit(name, lateness=NEVER if lateness is None else lateness, site=where)
@@ -77,6 +90,19 @@ def aggregate(
         root.push(batch)
     root.finish()
     return Results(root.take().blocks, {name: root.account(name) for name, _ in table.sources})
+
+
+def _require_names(wanted: Mapping[str, object]) -> None:
+    """Raise unless every field is given the name of a column."""
+    problems = [
+        Problem(
+            field, f"is of type {type(name).__name__}", f'name a column of events, such as {field}="{field}"'
+        )
+        for field, name in wanted.items()
+        if not isinstance(name, Hashable)
+    ]
+    if problems:
+        raise InvalidEvents("the events cannot be read", problems)
 
 
 def _needs_value(query: Query) -> bool:
@@ -140,7 +166,14 @@ def _columns_of_rows(rows: Sequence[Any]) -> dict[str, list[Any]]:
 class _Table:
     """The columns that matter, checked, and cut into batches by source."""
 
-    def __init__(self, given: Mapping[str, Any], wanted: Mapping[str, str], *, needs_value: bool) -> None:
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        wanted: Mapping[str, str],
+        unit: TimeUnit | None,
+        *,
+        needs_value: bool,
+    ) -> None:
         problems: list[Problem] = []
         missing = [field for field in ("ts", "key") if field in wanted and wanted[field] not in given]
         if needs_value and wanted["value"] not in given:
@@ -168,7 +201,7 @@ class _Table:
         self._size = next(iter(sizes.values()), 0)
         self._ts = np.empty(0, np.int64)
         if "ts" in columns:
-            self._ts = _times(wanted["ts"], columns["ts"], problems)
+            self._ts = _times(wanted["ts"], columns["ts"], unit, problems)
         self._bare: Array | None = None
         self._value: Array = np.zeros(self._size)
         if "value" in columns:
@@ -283,17 +316,17 @@ def _plain(column: Any) -> tuple[Array | list[Any], Array | None]:
     return array.tolist() if array.dtype == object else array, nulls if np.any(nulls) else None
 
 
-def _times(name: str, column: Any, problems: list[Problem]) -> Ints:
+def _times(name: str, column: Any, unit: TimeUnit | None, problems: list[Problem]) -> Ints:
     """Times as microseconds; what int64 cannot hold becomes a time that is rejected."""
     given, nulls = _plain(column)
-    remedy = "give integers (microseconds since the epoch) or dates"
+    remedy = "give integers (microseconds since the epoch, or of another unit=), dates or ISO 8601 text"
     if isinstance(given, list):
         try:
             if set(map(type, given)) <= {int}:
-                return np.array(given, np.int64)
+                return _of_unit(name, np.array(given, np.int64), unit, problems)
         except OverflowError:
             pass
-        found = [_time(moment) for moment in given]
+        found = [_time(moment, unit) for moment in given]
         if None in found:
             row = found.index(None)
             problems.append(Problem(name, f"holds {given[row]!r} (row {row})", remedy))
@@ -302,9 +335,12 @@ def _times(name: str, column: Any, problems: list[Problem]) -> Ints:
     if given.dtype.kind == "M":
         return _microseconds(given)
     if given.dtype == np.uint64:
-        return np.where(given > np.uint64(TS_MAX), np.uint64(TS_MAX), given).astype(np.int64)
+        bounded = np.where(given > np.uint64(TS_MAX), np.uint64(TS_MAX), given).astype(np.int64)
+        return _of_unit(name, bounded, unit, problems)
     if given.dtype.kind in "iu":
-        return given.astype(np.int64, copy=False)
+        return _of_unit(name, given.astype(np.int64, copy=False), unit, problems)
+    if given.dtype.kind == "U":
+        return _times(name, given.tolist(), unit, problems)
     if nulls is not None:
         problems.append(Problem(name, f"has no time in row {int(nulls.argmax())}", "give each event a time"))
     elif len(given):
@@ -312,10 +348,26 @@ def _times(name: str, column: Any, problems: list[Problem]) -> Ints:
     return np.empty(0, np.int64)
 
 
-def _time(moment: Any) -> int | None:
+def _of_unit(name: str, numbers: Ints, unit: TimeUnit | None, problems: list[Problem]) -> Ints:
+    """Numbers of that unit as microseconds; a problem if no unit is given and they look like another."""
+    if unit is not None:
+        return column_to_microseconds(numbers, unit)
+    problem = unit_problem(name, numbers, 'unit="{unit}"', strict=False)
+    if problem is not None:
+        problems.append(problem)
+    return numbers
+
+
+def _time(moment: Any, unit: TimeUnit | None) -> int | None:
     """One time as microseconds within int64; None for what is no time."""
     if is_whole(moment):
-        return int(moment) if TS_MIN <= moment <= TS_MAX else TS_MAX
+        found = to_microseconds(int(moment), unit or "us")
+        return found if TS_MIN <= found <= TS_MAX else TS_MAX
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment.strip())
+        except ValueError:
+            return None
     if isinstance(moment, np.datetime64):
         return int(_microseconds(np.array([moment]))[0])
     if not isinstance(moment, date):

@@ -9,14 +9,37 @@ from typing import Any
 import numpy as np
 
 from headwater.errors import InvalidEvents, Problem
+from headwater.events import is_whole
+from headwater.timeunits import (
+    FIRST,
+    TimeUnit,
+    column_to_microseconds,
+    time_unit_problem,
+    unit_problem,
+)
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import records
 
 
-def events(name: str, ts: Any, values: Any, keys: Any, marks: Any) -> Events:
-    """Columns of what was given; InvalidEvents tells everything that is wrong with it."""
+def events(
+    name: str,
+    ts: Any,
+    values: Any,
+    keys: Any,
+    marks: Any,
+    *,
+    unit: TimeUnit | None = None,
+    judge: bool = False,
+) -> Events:
+    """Columns of what was given; InvalidEvents tells everything that is wrong with it. `judge`: refuse times
+    that look like another unit, if none is given."""
     problems: list[Problem] = []
-    moments = _moments(ts, problems)
+    wrong = time_unit_problem(unit)
+    if wrong is not None:
+        raise InvalidEvents(f"the events of source {name!r} cannot be taken", [wrong])
+    moments = _moments(ts, unit, problems)
+    if judge and unit is None and not problems:
+        problems += _judged(ts)
     rows = len(moments)
     numbers, bare = _numbers(values, rows, problems)
     key = None if keys is None else _names("keys", keys, rows, "", problems)
@@ -26,20 +49,30 @@ def events(name: str, ts: Any, values: Any, keys: Any, marks: Any) -> Events:
     return Events(moments, numbers, bare, key, mark)
 
 
-def _moments(given: Any, problems: list[Problem]) -> Any:
+def _judged(given: Any) -> list[Problem]:
+    """The problem of the first times, if they are whole numbers of another unit than microseconds."""
+    first = given[:FIRST] if isinstance(given, list | tuple | np.ndarray) else [given]
+    if len(first) and all(is_whole(each) for each in first):
+        problem = unit_problem("ts", np.array(first, np.int64), 'unit="{unit}"', strict=False)
+        return [] if problem is None else [problem]
+    return []
+
+
+def _moments(given: Any, unit: TimeUnit | None, problems: list[Problem]) -> Any:
     if isinstance(given, int | str | datetime | np.integer | np.datetime64):
         given = [given]
     if isinstance(given, np.ndarray) and given.dtype.kind in "iuM" and given.ndim == 1:
         if given.dtype.kind == "M":
-            given = given.astype("datetime64[us]")
-        return given.astype(np.int64)
+            return given.astype("datetime64[us]").astype(np.int64)
+        return column_to_microseconds(given.astype(np.int64), unit or "us")
     found = []
     for place, each in enumerate(given):
         try:
             plain = each.item() if isinstance(each, np.integer) else each
             if isinstance(plain, np.datetime64):
-                plain = int(plain.astype("datetime64[us]").astype(np.int64))
-            found.append(records.moment(plain))
+                found.append(int(plain.astype("datetime64[us]").astype(np.int64)))
+            else:
+                found.append(records.moment(plain, unit))
         except records.Wrong as wrong:
             problems.append(Problem(f"ts[{place}]", wrong.problem.message, wrong.problem.remedy))
             found.append(0)

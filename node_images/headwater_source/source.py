@@ -12,6 +12,7 @@ from headwater.durations import Duration, microseconds
 from headwater.errors import InvalidSource, Problem
 from headwater.machines.source import Settings
 from headwater.sources import source_name_problem
+from headwater.timeunits import TimeUnit
 from headwater_source import arguments, origin
 from headwater_source.client import SourceClient
 from headwater_source.columns import Events
@@ -71,6 +72,8 @@ class Source:
         self._spool: Spool | None = None
         self._client: SourceClient | None = None
         self._origin = Origin(name)
+        # Whether the first times were seen to be in their unit.
+        self._has_judged_times = False
         # Events of one call have numbers that follow each other.
         self._appending = asyncio.Lock()
 
@@ -177,17 +180,31 @@ class Source:
 
     # Events
 
-    async def send(self, ts: Any, values: Any = None, *, keys: Any = None, marks: Any = None) -> range:
+    async def send(
+        self,
+        ts: Any,
+        values: Any = None,
+        *,
+        keys: Any = None,
+        marks: Any = None,
+        unit: TimeUnit | None = None,
+    ) -> range:
         """Accept events; gives their numbers. While the spool is full it waits.
 
-        `ts` is one time or many: microseconds since the epoch, datetimes with a zone, or datetime64 in UTC.
+        `ts` is one time or many: numbers since the epoch, datetimes or ISO 8601 text with a zone, or
+        datetime64 in UTC. Numbers are of `unit` (s, ms, us, ns). Without one they are microseconds, and the
+        first ones of a source are refused if they look like another unit.
         `values`, `keys` and `marks` are as long, or one for all, or None; within them None is none.
         """
-        return await self.append(arguments.events(self.name, ts, values, keys, marks))
+        events = arguments.events(
+            self.name, ts, values, keys, marks, unit=unit, judge=not self._has_judged_times
+        )
+        self._has_judged_times = self._has_judged_times or bool(len(events))
+        return await self.append(events)
 
-    async def heartbeat(self, ts: Any) -> range:
+    async def heartbeat(self, ts: Any, *, unit: TimeUnit | None = None) -> range:
         """Nothing will come that is older than that, less the lateness: so windows close."""
-        return await self.send(ts)
+        return await self.send(ts, unit=unit)
 
     async def append(self, events: Events) -> range:
         """Accept columns of events, all of them as this source's."""

@@ -42,7 +42,7 @@ class Guarded:
         path = self.directory / "x.csv"
         path.write_text("ts,value\n1000000,1\n1500000,2\n9000000,4\n")
         to, spool = f"127.0.0.1:{self.child.port}", self.directory / "spools"
-        given = ["--to", to, "--name", name, "--spool", spool, "--json", *options]
+        given = ["--to", to, "--name", name, "--spool", spool, "--time-unit", "us", "--json", *options]
         if child is not None:
             given += ["--child", child]
         return self.said(credentials, "send", path, *given)

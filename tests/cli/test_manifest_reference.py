@@ -50,6 +50,7 @@ def test_every_field_that_is_read_stands_there(example: str, read: Any) -> None:
         read(asking(yaml.safe_load(example)))
     lists = [each.remedy.removeprefix("known are ") for each in raised.value.problems]
     known = {name for each in lists for name in each.split(", ")}
+    assert [each for each in lists if len(set(each.split(", "))) < len(each.split(", "))] == []
     assert {"apiVersion", "topologyRef" if read is query_of else "expected", "merge"} <= known
     assert {name for name in known if not re.search(rf"[`.]{name}\b[^`|]*`", TEXT)} == set()
 

@@ -139,7 +139,7 @@ def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[R
         pipe.write(b"ts,value,key,source\n1,1,k,s0\n")
         pipe.write(b"".join(b"2,1,k%d,s1\n" % n for n in range(10)))
         found = topology(bounded)
-        input = Piped(str(fifo), "csv", "", found, keep=True)
+        input = Piped(str(fifo), "csv", "", found, keep=True, time_unit="us")
         work = Run(found, manifests.read(bounded), 1, [], 10, piped=input, engine="embedded")
         try:
             yield work, input, pipe
@@ -210,15 +210,49 @@ def test_a_fence_that_is_no_quarantine_is_not_called_one() -> None:
 
 def test_a_bad_input_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    path.write_text("ts,value\n1,1\nx,2\n")
+    path.write_text("ts,value\n1700000000000000,1\nx,2\n")
     done = CliRunner().invoke(main, ["run", str(EXAMPLES / "tumbling.yaml"), "--input", str(path)])
     assert done.exit_code == 1
     assert f"{path}, line 3: ts: is 'x'" in done.output
 
 
+@pytest.mark.parametrize(
+    "format, content",
+    [
+        ("csv", "ts,value\n1700000000000000,1\n"),
+        ("jsonl", '{"ts": 1700000000000000, "value": 1, "device": "a"}\n'),
+    ],
+)
+def test_a_query_by_key_needs_an_input_with_keys(tmp_path: Path, format: str, content: str) -> None:
+    path = tmp_path / f"x.{format}"
+    path.write_text(content)
+    done = CliRunner().invoke(main, ["run", str(EXAMPLES / "tumbling.yaml"), "--input", str(path), "--json"])
+    assert done.exit_code == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "spec.queries[by-key].keyBy: is key, but no record has a key" in problem
+    assert "--columns key=" in problem
+
+
+def test_a_key_may_be_missing_among_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("ts,value,key\n1700000000000000,1,\n1700000000000001,1,a\n")
+    assert Piped(str(path), None, "", topology(EXAMPLES / "tumbling.yaml"), keep=False).expected == 1
+
+
+@pytest.mark.parametrize("command", [["run"], ["send", "--to", "127.0.0.1:1", "--name", "s"]])
+def test_milliseconds_are_refused_with_the_option_that_reads_them(tmp_path: Path, command: list[str]) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("ts,value\n1700000000000,1\n")
+    rest = ["--input", str(path)] if command == ["run"] else [str(path), "--spool", str(tmp_path / "spool")]
+    done = CliRunner().invoke(main, [*command, *rest, "--json"])
+    assert done.exit_code == 1
+    assert "these look like milliseconds: --time-unit ms" in done.output
+    assert "Traceback" not in done.output
+
+
 def test_a_bad_input_is_told_as_json(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    path.write_text("ts,value\n1,1\nx,2\n")
+    path.write_text("ts,value\n1700000000000000,1\nx,2\n")
     for given, said in ((path, f"{path}, line 3: ts: is 'x'"), (tmp_path / "y.csv", "cannot be opened")):
         done = CliRunner().invoke(main, ["run", "--json", "--input", str(given)])
         assert done.exit_code == 1
@@ -230,8 +264,10 @@ def test_a_bad_input_is_told_as_json(tmp_path: Path) -> None:
 
 def test_a_pipe_that_goes_bad_is_told_as_json(tmp_path: Path) -> None:
     # The first megabyte is read before the tree is started, the rest beside it.
-    good = "1700000000000000,1\n" * 60_000
-    done = run(EXAMPLES / "tumbling.yaml", "--input", "-", "--format", "csv", input=f"ts,value\n{good}x,2\n")
+    good = "1700000000000000,1,a\n" * 60_000
+    done = run(
+        EXAMPLES / "tumbling.yaml", "--input", "-", "--format", "csv", input=f"ts,value,key\n{good}x,2,a\n"
+    )
     assert done.returncode == 1
     assert "line 60002: ts: is 'x'" in json.loads(done.stdout)["problems"][0]
     assert "Traceback" not in done.stderr
@@ -276,7 +312,7 @@ def test_an_input_of_bad_records_alone_is_no_success(tmp_path: Path) -> None:
 
 def test_too_much_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
-    path.write_text("ts,value\n1,1\n")
+    path.write_text("ts,value,key\n1700000000000000,1,a\n")
     found = Piped(str(path), None, "", topology(EXAMPLES / "factory.yaml"), keep=True)
     feed = found.feed("press-7", None)
     assert feed.lateness >= 0

@@ -194,7 +194,7 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
     spool = tmp_path / "spools"
     command = [*COMMAND, "-", "--format", "csv", "--name", "s", "--json", "--to", running.address]
     with subprocess.Popen(
-        [*command, "--spool", str(spool)],
+        [*command, "--spool", str(spool), "--time-unit", "us"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -218,7 +218,8 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
             process.kill()
     # Without anybody at the other end it is accepted all the same, and sent later.
     path = written(tmp_path / "x.csv", ["2000000,1"], "ts,value")
-    done = send(NOWHERE, path, "--name", "s", "--timeout", "300ms", "--json", spool=spool)
+    options = ("--name", "s", "--time-unit", "us", "--timeout", "300ms", "--json")
+    done = send(NOWHERE, path, *options, spool=spool)
     assert done.exit_code == 3, done.stderr
     assert summary(done)["left"] >= 1
     assert "--resume" in done.stderr

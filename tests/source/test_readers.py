@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.errors import HeadwaterError, Invalid
+from headwater.errors import HeadwaterError, Invalid, InvalidEvents
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import BadRecord, columns_of, open_input
 from headwater_source.readers.csvlines import CsvReader
@@ -145,6 +145,68 @@ def test_however_the_bytes_come_the_events_are_the_same(events: list[Row], size:
         with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
             found = rows(reader("x", chunks, columns_of(""), skip_bad=False))
         assert found == events, reader
+
+
+@pytest.mark.parametrize(
+    "format, quick", [*((each, True) for each in FORMATS), ("csv", False), ("jsonl", False)]
+)
+def test_a_column_may_be_several_fields(tmp_path: Path, format: str, quick: bool) -> None:
+    table = pa.table({"time": [1, 2], "temperature": [1.5, 2.5], "device": ["a", "b"]})
+    path = tmp_path / f"x.{format}"
+    if format == "csv":
+        path.write_text("time,temperature,device\n1,1.5,a\n2,2.5,b\n")
+    elif format == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    elif format == "arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        pq.write_table(table, path)
+    columns = columns_of("ts=time,value=temperature,key=device,source=device")
+    with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+        found = rows(open_input(str(path), columns=columns))
+    assert found == [(1, 1.5, "a", None, "a"), (2, 2.5, "b", None, "b")]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "unit, number, microseconds",
+    [
+        ("s", "1700000000", 1_700_000_000_000_000),
+        ("s", "1700000000.25", 1_700_000_000_250_000),
+        ("ms", "1700000000001", 1_700_000_000_001_000),
+        ("ns", "1700000000000001999", 1_700_000_000_000_001),
+    ],
+)
+def test_times_of_another_unit(
+    tmp_path: Path, unit: Any, number: str, microseconds: int, format: str, quick: bool
+) -> None:
+    path = tmp_path / f"x.{format}"
+    path.write_text(f"ts,value\n{number},1\n" if format == "csv" else f'{{"ts": {number}, "value": 1}}\n')
+    with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+        found = rows(open_input(str(path), time_unit=unit))
+        assert [row[0] for row in found] == [microseconds]
+        with pytest.raises(HeadwaterError) as refused:
+            rows(open_input(str(path), strict_times=True))
+    if "." not in number:
+        assert f"begins with {number}" in str(refused.value)
+        assert f"--time-unit {unit}" in str(refused.value)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_first_times_before_1990_are_refused_where_asked(tmp_path: Path, quick: bool) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("ts,value\n5,1\n6,1\n")
+    with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+        assert len(rows(open_input(str(path)))) == 2
+        assert len(rows(open_input(str(path), time_unit="us", strict_times=True))) == 2
+        with pytest.raises(InvalidEvents, match="if they are microseconds: --time-unit us"):
+            rows(open_input(str(path), strict_times=True))
+        # Text says itself what it is, and one wrong clock among others refuses nothing.
+        for lines in ("1975-01-01T00:00:00Z,1\n", "5,1\n1700000000000000,1\n"):
+            path.write_text("ts,value\n" + lines)
+            assert rows(open_input(str(path), strict_times=True))
 
 
 def test_times_as_text_and_other_names_of_columns(tmp_path: Path) -> None:

@@ -46,13 +46,11 @@ class Silence:
     def spell(self, name: str, now: int) -> tuple[int, int]:
         """For how long nothing was heard of a source, and how much longer that may last."""
         quiet = now - self._heard.get(name, now)
-        return quiet, max(self._bound - quiet, 0)
+        return quiet, max(self._patience(name) - quiet, 0)
 
     def quiet(self, now: int) -> Iterator[str]:
         """Those of whom nothing was heard for long, counted from the start here if they never came."""
-        patience = max(self._bound, self.grace)
-        return (
-            name
-            for name, heard in self._heard.items()
-            if now - heard > (patience if name in self._awaited else self._bound)
-        )
+        return (name for name, heard in self._heard.items() if now - heard > self._patience(name))
+
+    def _patience(self, name: str) -> int:
+        return max(self._bound, self.grace) if name in self._awaited else self._bound

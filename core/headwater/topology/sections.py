@@ -71,7 +71,9 @@ class Section:
             if field in self._known:
                 continue
             near = get_close_matches(str(field), self._known, 1)
-            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(self._known))}"
+            remedy = (
+                f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(set(self._known)))}"
+            )
             self.wrong(str(field), "is not known", remedy)
 
     def text(

@@ -3,7 +3,7 @@
 `open_input` gives a reader; iterating it gives `Events`. A pipe is read as it comes, not to its end.
 """
 
-from headwater_source.readers.inputs import FORMATS, Reader, columns_of, format_of, open_input
+from headwater_source.readers.inputs import FORMATS, TIME_UNIT_HELP, Reader, columns_of, format_of, open_input
 from headwater_source.readers.records import BadRecord
 
-__all__ = ["FORMATS", "BadRecord", "Reader", "columns_of", "format_of", "open_input"]
+__all__ = ["FORMATS", "TIME_UNIT_HELP", "BadRecord", "Reader", "columns_of", "format_of", "open_input"]

@@ -7,14 +7,23 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headwater.timeunits import TimeUnit
 from headwater_source.readers.lines import Block, LineReader, text_of
 from headwater_source.readers.records import BadRecord, Columns, Raw, Wrong
 from headwater_source.readers.tables import Refused
 
 
 class CsvReader(LineReader):
-    def __init__(self, name: str, chunks: Iterable[bytes], columns: Columns, *, skip_bad: bool) -> None:
-        super().__init__(name, chunks, columns, skip_bad=skip_bad)
+    def __init__(
+        self,
+        name: str,
+        chunks: Iterable[bytes],
+        columns: Columns,
+        *,
+        skip_bad: bool,
+        time_unit: TimeUnit | None = "us",
+    ) -> None:
+        super().__init__(name, chunks, columns, skip_bad=skip_bad, time_unit=time_unit)
         self._header: list[str] | None = None
         self._found: dict[str, str] = {}
         self._places: list[int] = []
@@ -49,6 +58,8 @@ class CsvReader(LineReader):
         types: dict[str, Any] = dict.fromkeys(self._found.values(), names)
         if "value" in self._found:
             types[self._found["value"]] = pa.float64()
+        # Several fields may share a column, which the table must hold only once.
+        wanted = list(dict.fromkeys(self._found.values()))
         for _ in range(2):
             types[self._found["ts"]] = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             try:
@@ -58,7 +69,7 @@ class CsvReader(LineReader):
                     parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
                     convert_options=arrow_csv.ConvertOptions(
                         column_types=types,
-                        include_columns=list(self._found.values()),
+                        include_columns=wanted,
                         null_values=[""],
                         strings_can_be_null=False,
                     ),

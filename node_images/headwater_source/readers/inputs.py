@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from headwater.errors import Invalid, Problem
+from headwater.timeunits import TimeUnit
 from headwater_source.columns import Events
 from headwater_source.readers import tablefiles
 from headwater_source.readers.csvlines import CsvReader
@@ -20,6 +21,7 @@ from headwater_source.readers.tables import NoArrow, arrow
 TABLES = ("arrow", "parquet")
 FORMATS = ("csv", "jsonl", *TABLES)
 STDIN = "-"
+TIME_UNIT_HELP = "The unit of numbers in ts.  [default: us, if the first ones lie between 1990 and 2100]"
 _SUFFIXES = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -77,9 +79,20 @@ def format_of(path: str, given: str | None) -> str:
 
 
 def open_input(
-    path: str, format: str | None = None, columns: Columns | None = None, *, skip_bad: bool = False
+    path: str,
+    format: str | None = None,
+    columns: Columns | None = None,
+    *,
+    skip_bad: bool = False,
+    time_unit: TimeUnit | None = None,
+    strict_times: bool = False,
 ) -> Reader:
-    """A reader of a file, or of the standard input as it comes (`-`)."""
+    """A reader of a file, or of the standard input as it comes (`-`).
+
+    Times that are numbers are in `time_unit`. Without one they are microseconds, and the reader raises
+    InvalidEvents if the first ones look like another unit or, with `strict_times`, if they lie before 1990
+    or after 2100.
+    """
     if path != STDIN and Path(path).is_dir():
         raise Invalid(f"{path} cannot be read", [Problem("file", "is a directory", "give one of its files")])
     format = format_of(path, format)
@@ -95,19 +108,20 @@ def open_input(
         raise Invalid(f"{path} cannot be read", [problem]) from error
     reader: CsvReader | JsonReader | tablefiles.TableReader
     if format == "csv":
-        reader = CsvReader(name, _chunks(file), columns, skip_bad=skip_bad)
+        reader = CsvReader(name, _chunks(file), columns, skip_bad=skip_bad, time_unit=time_unit)
     elif format == "jsonl":
-        reader = JsonReader(name, _chunks(file), columns, skip_bad=skip_bad)
+        reader = JsonReader(name, _chunks(file), columns, skip_bad=skip_bad, time_unit=time_unit)
     elif format == "arrow":
         batches = tablefiles.arrow_batches(file, seekable=seekable)
-        reader = tablefiles.TableReader(name, batches, columns, skip_bad=skip_bad)
+        reader = tablefiles.TableReader(name, batches, columns, skip_bad=skip_bad, time_unit=time_unit)
     elif seekable:
         batches = tablefiles.parquet_batches(file)
-        reader = tablefiles.TableReader(name, batches, columns, skip_bad=skip_bad)
+        reader = tablefiles.TableReader(name, batches, columns, skip_bad=skip_bad, time_unit=time_unit)
     else:
         problem = Problem("format", "is parquet, which is not read from a pipe", "write it to a file first")
         raise Invalid(f"{name} cannot be read", [problem])
     reader.close = file.close
+    reader.times.strict = strict_times
     return reader
 
 

@@ -7,14 +7,23 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headwater.timeunits import TimeUnit
 from headwater_source.readers.lines import LineReader
 from headwater_source.readers.records import Columns, Raw, Wrong
 from headwater_source.readers.tables import Refused
 
 
 class JsonReader(LineReader):
-    def __init__(self, name: str, chunks: Iterable[bytes], columns: Columns, *, skip_bad: bool) -> None:
-        super().__init__(name, chunks, columns, skip_bad=skip_bad)
+    def __init__(
+        self,
+        name: str,
+        chunks: Iterable[bytes],
+        columns: Columns,
+        *,
+        skip_bad: bool,
+        time_unit: TimeUnit | None = "us",
+    ) -> None:
+        super().__init__(name, chunks, columns, skip_bad=skip_bad, time_unit=time_unit)
         self._fields, self._names = list(columns.names), list(columns.names.values())
         self._as_text = False
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.errors import Problem
+from headwater.timeunits import TimeUnit
 from headwater_source.columns import Events
 from headwater_source.readers.records import BadRecord, Columns, Raw, RecordReader, Row, Wrong
 from headwater_source.readers.tables import Refused, arrow, events_of
@@ -48,8 +49,16 @@ class LineReader(RecordReader):
 
     unit = "line"
 
-    def __init__(self, name: str, chunks: Iterable[bytes], columns: Columns, *, skip_bad: bool) -> None:
-        super().__init__(name, columns, skip_bad=skip_bad)
+    def __init__(
+        self,
+        name: str,
+        chunks: Iterable[bytes],
+        columns: Columns,
+        *,
+        skip_bad: bool,
+        time_unit: TimeUnit | None = "us",
+    ) -> None:
+        super().__init__(name, columns, skip_bad=skip_bad, time_unit=time_unit)
         self._blocks = blocks(chunks, name)
         self._arrow = arrow()
 
@@ -79,7 +88,7 @@ class LineReader(RecordReader):
                 table, found = self._table(block.data)
                 # A record that is not a line would make every number wrong that is told to somebody.
                 if len(table) == block.data.count(b"\n") + (not block.data.endswith(b"\n")):
-                    yield events_of(table, found)
+                    yield events_of(table, found, self.times)
                     return
             except (Refused, self._arrow.ArrowException):
                 pass

@@ -5,12 +5,14 @@ Slow and exact. Formats have a quick way for blocks of good records, which takes
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,9 @@ from headwater.errors import PermanentError, Problem
 from headwater.events import name_problem
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
+from headwater.timeunits import TimeUnit, to_microseconds
 from headwater_source.columns import Coded, Events
+from headwater_source.readers.times import Times
 
 FIELDS = ("ts", "value", "key", "mark", "source", "site")
 # A record as a format gives it: one thing a field, None for none.
@@ -30,7 +34,10 @@ Raw = Sequence[Any]
 TOLD = 10
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_TS_REMEDY = "give whole microseconds since 1970, or a time such as 2026-01-31T12:00:00.5Z"
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}\.[0-9]{1,20}")
+_TS_REMEDY = (
+    "give whole microseconds since 1970 (or say which unit it is), or a time such as 2026-01-31T12:00:00.5Z"
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # A value in a message: cut, for a record may hold anything.
 _shown = reprlib.Repr()
@@ -95,8 +102,11 @@ class RecordReader(ABC):
 
     unit = "record"
 
-    def __init__(self, name: str, columns: Columns, *, skip_bad: bool) -> None:
+    def __init__(
+        self, name: str, columns: Columns, *, skip_bad: bool, time_unit: TimeUnit | None = "us"
+    ) -> None:
         self.name, self.columns, self._skip_bad = name, columns, skip_bad
+        self.times = Times(name, time_unit)
         self.skipped: list[BadRecord] = []
         self.skipped_count = 0
         # Called once nothing more is read.
@@ -104,7 +114,9 @@ class RecordReader(ABC):
 
     def __iter__(self) -> Iterator[Events]:
         try:
-            yield from self._parts()
+            for part in self._parts():
+                self.times.check()
+                yield part
         finally:
             self.close()
 
@@ -120,7 +132,7 @@ class RecordReader(ABC):
                 problems = [row.raw.problem]
             else:
                 fields = row.fields
-                found, problems = read(row.raw, fields)
+                found, problems = read(row.raw, fields, self.times)
             if not problems:
                 good.append(found)
                 continue
@@ -136,8 +148,9 @@ class RecordReader(ABC):
             yield events(good, fields)
 
 
-def moment(given: Any) -> int:
-    """Microseconds since the epoch, of a number or of RFC 3339 text."""
+def moment(given: Any, unit: TimeUnit | None = None) -> int:
+    """Microseconds since the epoch, of a number in that unit (None: microseconds) or of ISO 8601 text with
+    a zone. A number with a fraction is a time only if its unit is given."""
     if isinstance(given, str):
         given = given.strip()
         if _WHOLE.fullmatch(given):
@@ -146,6 +159,8 @@ def moment(given: Any) -> int:
             except ValueError:
                 # Python reads no longer ones.
                 raise Wrong(f"has {len(given)} digits, beyond 64 bits", _TS_REMEDY) from None
+        elif unit is not None and _DECIMAL.fullmatch(given):
+            return _scaled(Decimal(given), unit)
         elif given:
             try:
                 given = datetime.fromisoformat(given)
@@ -160,11 +175,24 @@ def moment(given: Any) -> int:
         given = int(given)
     if given is None or given == "":
         raise Wrong("is missing", _TS_REMEDY)
+    if isinstance(given, float) and unit is not None and math.isfinite(given):
+        return _scaled(Decimal(repr(given)), unit)
     if not isinstance(given, int) or isinstance(given, bool):
         raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
         raise Wrong(f"is {_shown.repr(given)}, beyond 64 bits", _TS_REMEDY)
-    return given
+    return _bounded(to_microseconds(given, unit or "us"))
+
+
+def _scaled(number: Decimal, unit: TimeUnit) -> int:
+    """Microseconds of a number with a fraction; what is finer is cut off."""
+    return _bounded(math.floor(number * to_microseconds(1_000, unit) / 1_000))
+
+
+def _bounded(ts: int) -> int:
+    if not TS_MIN <= ts <= TS_MAX:
+        raise Wrong(f"is {ts} microseconds, beyond 64 bits", _TS_REMEDY)
+    return ts
 
 
 def number(given: Any) -> float | None:
@@ -207,16 +235,20 @@ def source(given: Any) -> str:
     return found
 
 
-_READ = {"ts": moment, "value": number, "key": name, "mark": name, "source": source, "site": name}
+_READ = {"value": number, "key": name, "mark": name, "source": source, "site": name}
 
 
-def read(raw: Raw, fields: Sequence[str]) -> tuple[list[Any], list[Problem]]:
+def read(raw: Raw, fields: Sequence[str], times: Times) -> tuple[list[Any], list[Problem]]:
     """The fields of a record, and everything that is wrong with them."""
     found: list[Any] = []
     problems = []
     for field, given in zip(fields, raw, strict=True):
         try:
-            found.append(_READ[field](given))
+            if field == "ts":
+                found.append(moment(given, times.unit))
+                times.note(given)
+            else:
+                found.append(_READ[field](given))
         except Wrong as wrong:
             problems.append(Problem(field, wrong.problem.message, wrong.problem.remedy))
     return found, problems

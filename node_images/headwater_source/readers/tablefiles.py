@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headwater.errors import Problem
+from headwater.timeunits import TimeUnit
 from headwater_source.columns import Events
 from headwater_source.readers.records import BadRecord, Columns, RecordReader, Row, Wrong
 from headwater_source.readers.tables import Refused, arrow, events_of
@@ -19,8 +20,16 @@ PARQUET_ROWS = 50_000
 class TableReader(RecordReader):
     """Reads record batches as they come; records are counted from 1."""
 
-    def __init__(self, name: str, batches: Iterable[Any], columns: Columns, *, skip_bad: bool) -> None:
-        super().__init__(name, columns, skip_bad=skip_bad)
+    def __init__(
+        self,
+        name: str,
+        batches: Iterable[Any],
+        columns: Columns,
+        *,
+        skip_bad: bool,
+        time_unit: TimeUnit | None = "us",
+    ) -> None:
+        super().__init__(name, columns, skip_bad=skip_bad, time_unit=time_unit)
         self._batches = batches
 
     def _parts(self) -> Iterator[Events]:
@@ -34,7 +43,7 @@ class TableReader(RecordReader):
                 except Wrong as wrong:
                     raise BadRecord(self.name, self.unit, number, [wrong.problem]) from None
                 try:
-                    yield events_of(table, found)
+                    yield events_of(table, found, self.times)
                 except Refused:
                     yield from self._gathered(_rows(table, found, number))
                 number += len(table)

@@ -10,9 +10,11 @@ import numpy as np
 
 from headwater.errors import PermanentError
 from headwater.events import name_problem
-from headwater.rows import Array
+from headwater.rows import TS_MAX, TS_MIN, Array
 from headwater.sources import source_name_problem
+from headwater.timeunits import column_to_microseconds
 from headwater_source.columns import Coded, Events
+from headwater_source.readers.times import Times
 
 
 class NoArrow(PermanentError):
@@ -35,12 +37,12 @@ def arrow() -> ModuleType | None:
     return pyarrow
 
 
-def events_of(table: Any, found: Mapping[str, str]) -> Events:
+def events_of(table: Any, found: Mapping[str, str], times: Times) -> Events:
     """The columns of a table, by field; Refused if one of its records may be bad."""
     pa: Any = arrow()
     try:
         return Events(
-            _moments(pa, table[found["ts"]]),
+            _moments(pa, table[found["ts"]], times),
             *_numbers(pa, table[found["value"]] if "value" in found else None, len(table)),
             key=_names(pa, table, found.get("key"), absent=""),
             mark=_names(pa, table, found.get("mark")),
@@ -51,7 +53,7 @@ def events_of(table: Any, found: Mapping[str, str]) -> Events:
         raise Refused from error
 
 
-def _moments(pa: Any, column: Any) -> Any:
+def _moments(pa: Any, column: Any, times: Times) -> Any:
     if column.null_count:
         raise Refused
     if pa.types.is_timestamp(column.type):
@@ -60,9 +62,15 @@ def _moments(pa: Any, column: Any) -> Any:
         if column.type.unit == "ns":
             return _plain(column.cast(pa.int64())) // 1_000
         column = column.cast(pa.timestamp("us", tz=column.type.tz))
-    elif not pa.types.is_integer(column.type):
+        return _plain(column.cast(pa.int64()))
+    if not pa.types.is_integer(column.type):
         raise Refused
-    return _plain(column.cast(pa.int64()))
+    numbers = _plain(column.cast(pa.int64()))
+    times.note_column(numbers)
+    found = column_to_microseconds(numbers, times.unit or "us")
+    if found is not numbers and len(found) and (found.max() == TS_MAX or found.min() == TS_MIN):
+        raise Refused
+    return found
 
 
 def _numbers(pa: Any, column: Any, rows: int) -> tuple[Any, Array | None]:

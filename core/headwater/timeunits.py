@@ -1,0 +1,98 @@
+"""Units of times that are given as numbers since 1970, and whether numbers look like another unit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
+
+from headwater.durations import MILLISECOND, SECOND
+from headwater.errors import Problem
+from headwater.rows import TS_MAX, TS_MIN, Ints
+
+TimeUnit = Literal["s", "ms", "us", "ns"]
+UNITS: tuple[TimeUnit, ...] = get_args(TimeUnit)
+WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+# So many of the first times of an input are judged.
+FIRST = 100
+
+# A number of a unit is this many microseconds; a nanosecond is part of one.
+_SCALES = {"s": SECOND, "ms": MILLISECOND, "us": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST = (datetime(1990, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+_LATEST = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+def time_unit_problem(unit: object) -> Problem | None:
+    """What is wrong with a unit that a program gives; None stands for microseconds."""
+    if unit is None or (isinstance(unit, str) and unit in UNITS):
+        return None
+    return Problem("unit", f"is {unit!r}", f"give one of {', '.join(UNITS)}")
+
+
+def to_microseconds(number: int, unit: TimeUnit) -> int:
+    """One time as microseconds; what is finer is cut off."""
+    return number // 1_000 if unit == "ns" else number * _SCALES[unit]
+
+
+def column_to_microseconds(numbers: Ints, unit: TimeUnit) -> Ints:
+    """Times as microseconds. What int64 cannot hold becomes a time that is rejected."""
+    if unit == "us":
+        return numbers
+    if unit == "ns":
+        return numbers // 1_000
+    scale = _SCALES[unit]
+    found = numbers * scale
+    found[numbers > TS_MAX // scale] = TS_MAX
+    found[numbers < -(-TS_MIN // scale)] = TS_MIN
+    return found
+
+
+def likely_unit(numbers: Ints) -> TimeUnit | None:
+    """The unit in which all of these numbers are times from 1990 to 2100; None if there is none."""
+    if not len(numbers):
+        return None
+    low, high = int(numbers.min()), int(numbers.max())
+    for unit in ("us", *UNITS):
+        if to_microseconds(low, unit) >= _EARLIEST and to_microseconds(high, unit) < _LATEST:
+            return unit
+    return None
+
+
+def is_outside(numbers: Ints) -> bool:
+    """Whether all of these microseconds lie before 1990 or after 2100."""
+    return bool(len(numbers)) and not bool(((numbers >= _EARLIEST) & (numbers < _LATEST)).any())
+
+
+def unit_problem(field: str, numbers: Ints, option: str, *, strict: bool) -> Problem | None:
+    """Refuse the first times of an input whose unit nobody has given, if another unit is meant.
+
+    `option` is how a unit is given, with `{unit}` in it. Unless `strict`, only numbers are refused that are
+    times from 1990 to 2100 in another unit: programs may count from any zero.
+    """
+    first = numbers[:FIRST]
+    if not is_outside(first):
+        return None
+    unit = likely_unit(first)
+    if unit is None and not strict:
+        return None
+    message = f"begins with {int(first[0])}, which is {_shown(int(first[0]))} in microseconds"
+    if unit is None:
+        return Problem(
+            field,
+            message,
+            f"say which unit the numbers have, such as {option.format(unit='ms')}; "
+            f"if they are microseconds: {option.format(unit='us')}",
+        )
+    return Problem(
+        field,
+        message,
+        f"these look like {WORDS[unit]}: {option.format(unit=unit)} "
+        f"({option.format(unit='us')} if they are microseconds)",
+    )
+
+
+def _shown(microseconds: int) -> str:
+    try:
+        return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%d %H:%M:%S")
+    except OverflowError:
+        return "beyond the year 9999"

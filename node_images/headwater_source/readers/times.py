@@ -1,0 +1,46 @@
+"""The unit of the times of one input, and the judgement of its first ones."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from headwater.errors import InvalidEvents
+from headwater.rows import TS_MAX, TS_MIN, Ints
+from headwater.timeunits import FIRST, TimeUnit, unit_problem
+
+
+class Times:
+    """Numbers are in `unit`. If it is None they are microseconds, and the first ones must not look like
+    another unit; if `strict` they have to lie between 1990 and 2100. Text says itself what time it is and
+    is not judged."""
+
+    def __init__(self, name: str, unit: TimeUnit | None) -> None:
+        self._name, self.unit, self.strict = name, unit, False
+        # The first numbers, until they were judged.
+        self._first: list[int] | None = None if unit is not None else []
+
+    def note(self, given: Any) -> None:
+        """One time as the input has it, which is known to be good."""
+        if self._first is None or len(self._first) >= FIRST:
+            return
+        with suppress(TypeError, ValueError):
+            # Text that is no number is ISO 8601.
+            number = int(given)
+            if TS_MIN <= number <= TS_MAX:
+                self._first.append(number)
+
+    def note_column(self, numbers: Ints) -> None:
+        if self._first is not None:
+            self._first += numbers[: FIRST - len(self._first)].tolist()
+
+    def check(self) -> None:
+        """Judge the first times as soon as there are any; InvalidEvents if another unit is meant."""
+        if not self._first:
+            return
+        first, self._first = np.array(self._first, np.int64), None
+        problem = unit_problem("ts", first, "--time-unit {unit}", strict=self.strict)
+        if problem is not None:
+            raise InvalidEvents(f"the times of {self._name} cannot be taken", [problem])
