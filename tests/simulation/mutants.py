@@ -245,9 +245,9 @@ def _(patch: Patch) -> None:
 
     registers, silent = RootMachine._register, RootMachine._silent
 
-    def register(self: RootMachine, sender: str, message: Register, out: Outbox) -> None:
+    def register(self: RootMachine, sender: str, message: Register, now: int, out: Outbox) -> None:
         if not message.generation or self.members.holds(message):
-            registers(self, sender, message, out)
+            registers(self, sender, message, now, out)
 
     def heeded(self: RootMachine, message: Silent, now: int, out: Outbox) -> None:
         silent(self, replace(message, generation=self.members.generation(message.child)), now, out)
