@@ -23,13 +23,13 @@ help: ## this list
 	@echo '  ARGS="..." is passed on, e.g.  make test ARGS="-k sliding -x"   make bench ARGS=--quick'
 
 # What `make run` runs; `make picture` records it.
-FIRST := run examples/bottling.yaml --verify --baseline --output build/run
+FIRST := run examples/plant.yaml --verify --baseline --output build/run
 
 run: $(CLASSES) ## a bottling plant through a tree of processes: windows as they close, checked against the oracle
 	@$(PY) -m headwater_cli $(FIRST) $(ARGS)
 
 picture: $(CLASSES) ## docs/run.svg anew, from what `make run` runs
-	@$(PY) -m headwater_cli $(FIRST) --svg docs/run.svg
+	@$(PY) -m headwater_cli $(FIRST) --svg docs/run.svg $(ARGS)
 
 # One worker more than cores, four at most: tests of real processes wait for a third of their time. A worker that
 # has nothing left takes tests of one that has.

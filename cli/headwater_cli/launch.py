@@ -156,7 +156,7 @@ def run(
 
     \b
     headwater run --verify
-    headwater run examples/bottling.yaml --verify --baseline --output results
+    headwater run examples/plant.yaml --verify --baseline --output results
     headwater run examples/session.yaml --children 4 --layers 2,1 --seconds 20
     headwater run examples/factory.yaml --events 50000 --json
     headwater run examples/tumbling.yaml --input day.csv --verify

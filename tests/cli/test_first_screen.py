@@ -25,7 +25,7 @@ from headwater_cli.windowlines import WindowLines
 from headwater_root.resultlines import decode
 
 FOLDER = Path(__file__).parents[2] / "examples"
-FIRST = FOLDER / "bottling.yaml"
+FIRST = FOLDER / "plant.yaml"
 START = 1_700_000_000_000_000
 
 
