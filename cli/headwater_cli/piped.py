@@ -8,12 +8,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
+from headwater.durations import SECOND
 from headwater.errors import Invalid, Problem
+from headwater.rows import TS_MIN
 from headwater.timeunits import TimeUnit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
+from headwater_cli.times import moment
+from headwater_node.configuration import FUTURE
 from headwater_source.columns import Events
 from headwater_source.readers import BadRecord, columns_of, open_input
 
@@ -21,6 +26,8 @@ from headwater_source.readers import BadRecord, columns_of, open_input
 UNNAMED = "input"
 # So many events the oracle can be asked about in reasonable time and memory.
 VERIFIABLE = 1_000_000
+# Events may come within reach of the clock while a run goes on; so long it may take, in microseconds.
+RUN_TIME = 3_600 * SECOND
 
 
 class Piped:
@@ -55,12 +62,15 @@ class Piped:
             # Read once to see who is in it: the root waits for all of them before it decides anything.
             for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
+                _require_not_ahead(self._reader.name, part)
                 has_keys = has_keys or (part.key is not None and any(part.key.names))
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
             parts = (part for part in self._reader if len(part))
             first = list(islice(parts, 1))
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
+            for part in first:
+                _require_not_ahead(self._reader.name, part)
             has_keys = any(part.key is not None for part in first)
             self._parts = chain(first, parts)
         if not names:
@@ -113,6 +123,20 @@ class Piped:
         named = [kind for kind in self._classes if name == kind.name or name.startswith(f"{kind.name}-")]
         there = [kind for kind in named or self._classes if kind.site == site]
         return (there or named or list(self._classes))[0]
+
+
+def _require_not_ahead(name: str, part: Events) -> None:
+    """Refuse events that no child reads during this run: it would wait for them until it gives up."""
+    latest = int(part.ts.max(initial=TS_MIN))
+    now = time_ns() // 1_000
+    if latest > now + FUTURE + RUN_TIME:
+        message = f"an event is of {moment(latest)}, which is {_days(latest - now)} ahead of the clock"
+        remedy = "correct its time or take it out: children read events that are at most a day ahead"
+        raise Invalid(f"{name} cannot be run", [Problem("ts", message, remedy)])
+
+
+def _days(microseconds: int) -> str:
+    return f"{microseconds // (86_400 * SECOND):,} days"
 
 
 def _require_no_keys(name: str, topology: Topology) -> None:

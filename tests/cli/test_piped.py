@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -248,6 +249,19 @@ def test_milliseconds_are_refused_with_the_option_that_reads_them(tmp_path: Path
     assert done.exit_code == 1
     assert "these look like milliseconds: --time-unit ms" in done.output
     assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize("pipe", [False, True])
+def test_an_event_years_ahead_is_refused_before_anything_is_started(tmp_path: Path, pipe: bool) -> None:
+    ahead = (time.time_ns() // 1_000) + 3_652 * 86_400 * 1_000_000
+    content = f"ts,value\n1700000000000000,1\n{ahead},1\n1700000000000001,1\n"
+    path = tmp_path / "x.csv"
+    path.write_text(content)
+    given = ["--input", "-", "--format", "csv"] if pipe else ["--input", str(path)]
+    done = CliRunner().invoke(main, ["run", *given, "--json"]) if not pipe else run(*given, input=content)
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "ts: an event is of " in problem
+    assert "days ahead of the clock; correct its time or take it out" in problem
 
 
 def test_a_bad_input_is_told_as_json(tmp_path: Path) -> None:
