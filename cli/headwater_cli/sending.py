@@ -222,7 +222,6 @@ class Sending:
         for low in range(0, len(events), step):
             piece = events if step >= len(events) else events.part(slice(low, low + step))
             numbers = await found.source.append(piece)
-            self.summary.accepted += len(numbers)
             self._paced += len(numbers)
             if rate is not None:
                 await asyncio.sleep(max(self._begin + self._paced / rate - monotonic(), 0))
@@ -246,8 +245,8 @@ class Sending:
                 await self._beat(each, at)
 
     async def _beat(self, found: _Open, ts: int) -> None:
-        await found.source.append(beat(ts))
         self.summary.heartbeats += 1
+        await found.source.append(beat(ts))
 
     # Until it is counted
 
@@ -327,6 +326,9 @@ class Sending:
         summary.fenced = {name: reason for name, reason in reasons.items() if reason is not None}
         summary.waits = {name: wait for name, each in self._open.items() if (wait := self._wait(each.source))}
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
+        # By the spools: whoever is interrupted may have accepted records that nobody has counted here yet.
+        accepted = sum(each.source.accepted - each.head for each in opened)
+        summary.accepted = max(accepted - summary.heartbeats, 0)
         summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
         summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
         left = {name: each.source.accepted - each.source.counted for name, each in self._open.items()}
