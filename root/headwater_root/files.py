@@ -31,6 +31,14 @@ def make_directory(path: Path) -> None:
         sync_directory(path.parent)
 
 
+def remove_directory(path: Path) -> None:
+    """Remove a directory of files, if it is there."""
+    if path.is_dir():
+        for file in path.iterdir():
+            file.unlink()
+        path.rmdir()
+
+
 def sweep(directory: Path) -> None:
     """Remove what a writer that died has left unfinished; only for whoever alone writes here."""
     for leftover in directory.glob(_TEMPORARY.format("*")):

@@ -24,7 +24,9 @@ def read(spark: SparkSession, directory: Path) -> DataFrame:
     if (directory / LINES).is_file():
         return _lines(spark, directory / LINES)
     # A sink that still grows: what a merge leaves behind stays for a while in the directory as it is now.
-    files = (directory / "results").resolve() if (directory / "results").is_dir() else directory
+    # A copy by kubectl cp has no link, but the files in a directory of their own.
+    places = (directory / "results", directory / "_files")
+    files = next((place.resolve() for place in places if place.is_dir()), directory)
     if not any(files.rglob("*.parquet")):
         problem = Problem(
             "--results",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import subprocess
+import tarfile
 import threading
 from collections.abc import Callable
 from math import inf, isnan, nan
@@ -36,6 +39,11 @@ def rows(*numbers: int) -> bytes:
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "results").iterdir())
+
+
+def numbered(home: Path) -> list[str]:
+    """The generations; beside them is the mirror from before the last merge."""
+    return sorted(path.name for path in home.iterdir() if path.name != "mirror-before")
 
 
 # Columns
@@ -185,7 +193,7 @@ def test_generations_before_stay_for_a_while(tmp_path: Path) -> None:
     for number in range(5):
         (sets.current / f"{number}.small").write_bytes(b"%d" % number)
         sets.replace([sets.current / f"{number}.small"], f"{number}.large", b"%d" % number)
-    assert [path.name for path in sorted((tmp_path / ".t").iterdir())] == [f"{n:010}" for n in (4, 5, 6)]
+    assert numbered(tmp_path / ".t") == [f"{n:010}" for n in (4, 5, 6)]
     assert sorted(path.name for path in (tmp_path / "t" / "results").iterdir()) == [
         f"{number}.large" for number in range(5)
     ]
@@ -197,7 +205,7 @@ def test_generations_before_stay_for_a_while(tmp_path: Path) -> None:
     # One that was never finished goes.
     (tmp_path / ".t" / f"{7:010}").mkdir()
     assert Generations(tmp_path / "t", kept=0).current.name == f"{6:010}"
-    assert [path.name for path in (tmp_path / ".t").iterdir()] == [f"{6:010}"]
+    assert numbered(tmp_path / ".t") == [f"{6:010}"]
 
 
 def test_copies_that_are_not_whole_are_refused(tmp_path: Path) -> None:
@@ -246,7 +254,13 @@ def test_the_files_of_a_release_before_are_taken_over(tmp_path: Path) -> None:
     sink = Parquet(directory)
     sink.deliver(7, rows(7))
     assert ds.dataset(directory / "results").to_table()["start"].to_pylist() == [10, 40, 70]
-    assert sorted(path.name for path in directory.iterdir()) == ["_cursor.json", "mine.parquet", "results"]
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "_cursor.json",
+        "_files",
+        "mine.parquet",
+        "results",
+    ]
+    assert by_pyarrow(directory / "_files") == [10, 40, 70]
 
 
 # Readers
@@ -329,6 +343,104 @@ def test_the_directory_above_can_be_read_too(tmp_path: Path) -> None:
         sink.tidy()
         (tmp_path / "t" / "results" / ".00000000000000000009.parquet.tmp").write_bytes(b"half a file")
         assert ds.dataset(tmp_path / "t").count_rows() == position
-    # Rather none than some twice.
-    with pytest.raises(duckdb.IOException, match="No files found"):
-        duckdb.sql(f"SELECT * FROM '{tmp_path}/t/**/*.parquet'")
+    (tmp_path / "t" / "results" / ".00000000000000000009.parquet.tmp").unlink()
+    # It follows no links there, so it sees the files of the mirror, each once.
+    found = duckdb.execute(f"SELECT start FROM '{tmp_path}/t/**/*.parquet' ORDER BY start").fetchall()
+    assert found == [(10 * number,) for number in range(1, 6)]
+
+
+# Copies
+
+
+def copied(source: Path, target: Path) -> Path:
+    """What `kubectl cp` makes of a directory in a pod: it runs tar there, and passes over links."""
+    made = subprocess.run(["tar", "cf", "-", source.name], cwd=source.parent, capture_output=True, check=True)
+    target.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(made.stdout)) as archive:
+        members = [member for member in archive if not member.issym()]
+        archive.extractall(target, members, filter="data")
+    return target / source.name
+
+
+def test_a_copy_without_links_has_every_row_once(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    for position in range(1, 9):
+        sink.deliver(position, rows(position))
+        sink.tidy()
+        copy = copied(tmp_path / "t", tmp_path / f"copy-{position}")
+        assert sorted(by_pyarrow(copy / "_files")) == [10 * n for n in range(1, position + 1)]
+        assert sorted(path.name for path in (copy / "_files").iterdir()) == names(tmp_path / "t")
+    # And it is no second set of files for whoever copies links too.
+    assert not any(path.name == "_files" for path in (tmp_path / ".t").iterdir())
+
+
+def test_a_copy_without_links_is_not_taken_for_a_new_sink(tmp_path: Path) -> None:
+    Parquet(tmp_path / "t").deliver(1, rows(1))
+    copy = copied(tmp_path / "t", tmp_path / "copy")
+    with pytest.raises(Damaged, match=r"the link is missing, but .*_files has files.*copy links as links"):
+        Parquet(copy)
+    assert by_pyarrow(copy / "_files") == [10]
+
+
+def test_a_file_that_is_delivered_again_is_replaced_in_the_mirror_too(tmp_path: Path) -> None:
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, rows(1))
+    cursor = (tmp_path / "t" / "_cursor.json").read_bytes()
+    sink.deliver(2, rows(2))
+    (tmp_path / "t" / "_cursor.json").write_bytes(cursor)
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(3, rows(2, 3))
+    assert by_pyarrow(tmp_path / "t" / "_files") == [10, 20, 30]
+
+
+@pytest.mark.parametrize("lost", ["all", "one", "more"])
+def test_a_mirror_that_differs_is_made_again(tmp_path: Path, lost: str) -> None:
+    """As after a crash in the middle of a merge, or on the volume of a release that had none."""
+    sink = Parquet(tmp_path / "t")
+    for position in (1, 2):
+        sink.deliver(position, rows(position))
+    mirror = tmp_path / "t" / "_files"
+    if lost == "all":
+        shutil.rmtree(mirror)
+    elif lost == "one":
+        next(mirror.iterdir()).unlink()
+    else:
+        (mirror / "00000000000000000009.parquet").write_bytes(columns.encoded(rows(9)))
+    Parquet(tmp_path / "t")
+    assert by_pyarrow(mirror) == [10, 20]
+
+
+def test_tar_sees_one_generation_while_files_are_merged(tmp_path: Path) -> None:
+    """A copy has each row once. One that is made between two renames fails, and is made again."""
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    sink.deliver(1, rows(1))
+    delivered, over, problems = 1, threading.Event(), list[BaseException]()
+
+    def write() -> None:
+        nonlocal delivered
+        try:
+            while not over.is_set() and delivered < 400:
+                sink.deliver(delivered + 1, rows(delivered + 1))
+                delivered += 1
+                sink.tidy()
+        except BaseException as error:
+            problems.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    copies = 0
+    try:
+        while copies < 8 and not problems:
+            before = delivered
+            try:
+                copy = copied(tmp_path / "t", tmp_path / f"copy-{copies}")
+            except subprocess.CalledProcessError:
+                continue
+            found = sorted(by_pyarrow(copy / "_files"))
+            assert found == [10 * n for n in range(1, len(found) + 1)]
+            assert len(found) >= before
+            copies += 1
+    finally:
+        over.set()
+        writer.join()
+    assert not problems

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headwater_root import files
 from headwater_root.files import Damaged
+from headwater_root.sinks.mirror import Mirror
 
 # Generations before the present one that stay.
 KEPT = 10
@@ -30,7 +31,9 @@ class Generations:
         self._kept = kept
         self.link = directory / "results"
         self._home = directory.parent / f".{directory.name}"
+        self._mirror = Mirror(directory, self._home)
         files.make_directory(directory)
+        self._mirror.refuse_copy(self.link)
         files.make_directory(self._home)
         if not self.link.is_symlink():
             if self.link.exists():
@@ -45,6 +48,7 @@ class Generations:
             raise Damaged(self.link, 0, "the link leads nowhere", remedy)
         files.sweep(self.current)
         self._drop()
+        self._mirror.follow(self.current)
 
     @property
     def current(self) -> Path:
@@ -60,12 +64,26 @@ class Generations:
         """See where the link leads, and make that durable: a change that raised may have happened."""
         self._number = int(Path(os.readlink(self.link)).name)
         files.sync_directory(self.link.parent)
+        if self.current.is_dir():
+            self._mirror.follow(self.current)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Put a file into the present generation, durably; one with the same name is replaced."""
+        files.replace(self.current / name, data)
+        self._mirror.add(self.current / name)
+
+    def adopt(self, paths: Iterable[Path]) -> None:
+        """Move files into the present generation, durably."""
+        for path in paths:
+            os.replace(path, self.current / path.name)
+        files.sync_directory(self.current)
+        self._mirror.follow(self.current)
 
     def replace(self, gone: Iterable[Path], name: str, data: bytes) -> None:
         """Put one file with this name in the place of others."""
         following = self._number + 1
         target = self._at(following)
-        _remove(target)
+        files.remove_directory(target)
         target.mkdir()
         kept = {path.name for path in self.current.iterdir()} - {path.name for path in gone}
         for each in sorted(kept):
@@ -75,6 +93,7 @@ class Generations:
         self._point(following)
         self._number = following
         self._drop()
+        self._mirror.follow(self.current)
 
     def _point(self, number: int) -> None:
         temporary = self.link.with_name(_LINK)
@@ -88,14 +107,7 @@ class Generations:
         """Remove generations that are over, and one that was never finished."""
         for path in sorted(self._home.iterdir()):
             if path.name.isdigit() and not self._number - self._kept <= int(path.name) <= self._number:
-                _remove(path)
+                files.remove_directory(path)
 
     def _at(self, number: int) -> Path:
         return self._home / f"{number:010}"
-
-
-def _remove(directory: Path) -> None:
-    if directory.is_dir():
-        for path in directory.iterdir():
-            path.unlink()
-        directory.rmdir()

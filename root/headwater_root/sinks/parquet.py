@@ -1,8 +1,9 @@
 """Results as a growing Parquet dataset, each exactly once.
 
-The files are in `results/`. Each delivery is one, named by the first position that it is of, and appears
-whole; `_cursor.json` says how far they count. A file beyond the cursor was being delivered when the process
-died: it is replaced by one with the same name, with the same results and perhaps more.
+The files are in `results/`, and again in `_files/`, for copies (`mirror`). Each delivery is one, named by the
+first position that it is of, and appears whole; `_cursor.json` says how far they count. A file beyond the
+cursor was being delivered when the process died: it is replaced by one with the same name, with the same
+results and perhaps more.
 
 From time to time small files become one. Whoever lists the directory sees them or the one, never both
 (`generations`), and the one has a name that no file had before: a reader with an old list finds a file
@@ -11,7 +12,6 @@ missing, and never a row twice.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from time import monotonic
@@ -43,12 +43,11 @@ class Parquet:
         self._generations = Generations(directory)
         self._period, self._fewest, self._merged = period, fewest, monotonic()
         # A release before had the files here, and delivered those beyond the cursor again.
-        for path in sorted(directory.iterdir()):
-            if _BEFORE.fullmatch(path.name) and int(path.stem) > self.cursor:
+        found = sorted(path for path in directory.iterdir() if _BEFORE.fullmatch(path.name))
+        for path in found:
+            if int(path.stem) > self.cursor:
                 path.unlink()
-            elif _BEFORE.fullmatch(path.name):
-                os.replace(path, self._generations.current / path.name)
-        files.sync_directory(self._generations.current)
+        self._generations.adopt(path for path in found if int(path.stem) <= self.cursor)
 
     @property
     def cursor(self) -> int:
@@ -60,8 +59,7 @@ class Parquet:
         if position <= self.cursor:
             return
         if rows:
-            name = f"{self.cursor + 1:020}.parquet"
-            files.replace(self._generations.current / name, columns.encoded(rows))
+            self._generations.add(f"{self.cursor + 1:020}.parquet", columns.encoded(rows))
         failpoints.reached("root.sink.written")
         self._cursor.move(position)
 
