@@ -16,7 +16,7 @@ Loss = Literal["process", "contents", "names"]
 LOSSES: tuple[Loss, ...] = ("process", "contents", "names")
 REAL: dict[str, Callable[..., Any]] = {
     name: getattr(os, name)
-    for name in ("write", "pwrite", "fsync", "replace", "unlink", "ftruncate", "link", "symlink")
+    for name in ("write", "pwrite", "fsync", "replace", "unlink", "ftruncate", "link", "symlink", "rename")
 }
 
 
@@ -58,9 +58,11 @@ class Disk:
         monkeypatch.setattr(os, "fsync", lambda _: None)
         if loss == "process":
             return
-        for path in self.root.rglob("*"):
-            if path.is_file():
-                path.write_bytes(self._synced.get(str(path), b""))
+        found = [path for path in self.root.rglob("*") if path.is_file() and not path.is_symlink()]
+        # What is synced is a file, whatever names it has.
+        synced = {path.stat().st_ino: self._synced[str(path)] for path in found if str(path) in self._synced}
+        for path in found:
+            path.write_bytes(synced.get(path.stat().st_ino, b""))
         if loss == "names":
             for name, before in reversed(self._unsynced_names):
                 Path(name).unlink(missing_ok=True)
@@ -119,6 +121,14 @@ class Disk:
         self._unsynced_names.append((str(target), None))
         REAL["link"](source, target)
         self._synced[str(target)] = self._synced.get(str(source), b"")
+
+    def _rename(self, source: Path, target: Path) -> None:
+        """Of a directory, with all that is in it."""
+        self._step()
+        REAL["rename"](source, target)
+        before, after = f"{source}{os.sep}", f"{target}{os.sep}"
+        for name in [name for name in self._synced if name.startswith(before)]:
+            self._synced[after + name.removeprefix(before)] = self._synced.pop(name)
 
     def _symlink(self, source: str, target: Path) -> None:
         self._step()

@@ -241,7 +241,7 @@ def test_a_crash_at_any_step_and_another_in_the_next_life(
 def test_a_delivery_that_failed_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Make, content: Content
 ) -> None:
-    for step in range(1, 60):
+    for step in range(1, 150):
         directory = tmp_path / str(step)
         directory.mkdir()
         sink = make(directory)

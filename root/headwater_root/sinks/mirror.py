@@ -45,11 +45,13 @@ class Mirror:
     def add(self, file: Path) -> None:
         """Name a file of the present generation here too, in the place of one with its name."""
         temporary = self.path / _TEMPORARY.format(file.name)
-        temporary.unlink(missing_ok=True)
-        os.link(file, temporary)
+        try:
+            os.link(file, temporary)
+        except FileExistsError:
+            # An attempt before has failed behind this.
+            temporary.unlink()
+            os.link(file, temporary)
         os.replace(temporary, self.path / file.name)
-        # Where both names are of one file already, a rename does nothing and leaves the temporary one.
-        temporary.unlink(missing_ok=True)
 
     def follow(self, generation: Path) -> None:
         """Hold the files of this generation and no others."""
