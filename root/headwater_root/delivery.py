@@ -112,7 +112,8 @@ def _made(
         address = postgres.address_of(sink, field, environment)
         table = sink.table or postgres.TABLE
         place = _named(sink.type, sink.dsn, sink.dsn_env, sink.secret_ref, table)
-        return Postgres(directory / place, address, writer, table=table, timeout=timeout)
+        retention = sink.retention
+        return Postgres(directory / place, address, writer, table=table, timeout=timeout, retention=retention)
     if sink.type == "webhook":
         headers, url = webhook.headers_of(sink, field, environment), sink.url or ""
         return Webhook(directory / _named(sink.type, url), url, writer, headers=headers, timeout=timeout)

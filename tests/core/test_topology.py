@@ -55,6 +55,7 @@ def _taken(document: dict[str, Any]) -> Query:
 def test_sinks_with_all_their_fields() -> None:
     sinks = [
         {"type": "postgres", "dsn": "host=db dbname=plant", "dsnEnv": "DSN", "table": "a.b", "timeout": "5s"},
+        {"type": "postgres", "dsnEnv": "DSN", "table": "a.c", "retention": "90d"},
         {"type": "postgres", "secretRef": "db", "dsnEnv": "DSN"},
         {
             "type": "webhook",
@@ -64,6 +65,7 @@ def test_sinks_with_all_their_fields() -> None:
     ]
     assert topology_of(small(spec__root__sinks=sinks)).root.sinks == (
         Sink("postgres", dsn="host=db dbname=plant", dsn_env="DSN", table="a.b", timeout=5_000_000),
+        Sink("postgres", dsn_env="DSN", table="a.c", retention=90 * 86_400_000_000),
         Sink("postgres", secret_ref="db", dsn_env="DSN"),
         Sink("webhook", url="http://[::1]:8080/b@c?d=e", headers_env=(("Authorization", "A"), ("X-B", "B"))),
     )

@@ -13,6 +13,8 @@ from headwater.topology.tree import SINK_TIMEOUT, Sink, SinkType
 SINKS_LIMIT = 16
 HEADERS_LIMIT = 16
 TIMEOUT_LIMIT = 3_600 * SECOND
+# A shorter one would delete results before anybody has read them.
+RETENTION_LEAST = 3_600 * SECOND
 # Kept beside the table of results.
 CURSORS = "headwater_cursors"
 
@@ -21,7 +23,14 @@ FIELDS: dict[SinkType, dict[str, bool]] = {
     "console": {},
     "jsonlines": {"path": True},
     "parquet": {"path": True},
-    "postgres": {"dsn": False, "dsnEnv": False, "secretRef": False, "table": False, "timeout": False},
+    "postgres": {
+        "dsn": False,
+        "dsnEnv": False,
+        "secretRef": False,
+        "table": False,
+        "timeout": False,
+        "retention": False,
+    },
     "webhook": {"url": True, "headersEnv": False, "secretRef": False, "timeout": False},
 }
 _TEXTS: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
@@ -32,7 +41,7 @@ _TEXTS: dict[str, tuple[Callable[[str], Wrong | None], str]] = {
     "dsnEnv": (lambda given: _variable_problem(given), "name an environment variable, such as MILL_DSN"),
     "table": (lambda given: _table_problem(given), "give a table, such as results or plant.results"),
 }
-_ALL = (*_TEXTS, "headersEnv", "timeout")
+_ALL = (*_TEXTS, "headersEnv", "timeout", "retention")
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 # What HTTP calls a token.
@@ -100,6 +109,7 @@ def _sink(section: Section) -> Sink | None:
     }
     headers = _headers(section) if "headersEnv" in fields else ()
     timeout = _timeout(section) if "timeout" in fields else SINK_TIMEOUT
+    retention = _retention(section) if "retention" in fields else None
     section.done()
     if kind == "postgres" and not any(field in section for field in ("dsn", "dsnEnv", "secretRef")):
         remedy = (
@@ -116,6 +126,7 @@ def _sink(section: Section) -> Sink | None:
         table=texts.get("table"),
         headers_env=headers,
         timeout=timeout,
+        retention=retention,
     )
 
 
@@ -162,6 +173,12 @@ def _timeout(section: Section) -> int:
     if found > TIMEOUT_LIMIT:
         section.wrong("timeout", f"is {human(found)}", f"give {human(TIMEOUT_LIMIT)} at most")
     return found
+
+
+def _retention(section: Section) -> int | None:
+    if section.value("retention") is None:
+        return None
+    return section.duration("retention", RETENTION_LEAST, at_least=RETENTION_LEAST)
 
 
 def _path_problem(given: str) -> Wrong | None:

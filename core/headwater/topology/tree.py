@@ -155,7 +155,8 @@ class Sink:
     """Where results go: `path` for files, `url` for a webhook, an address in `dsn` and in the environment
     variable `dsn_env` for a database; `secret_ref` is the Secret that holds it in a cluster.
 
-    `headers_env` has headers of a webhook and the environment variables that hold them.
+    `headers_env` has headers of a webhook and the environment variables that hold them. `retention` is how
+    long a database keeps a row after it was written, in microseconds; None is for ever.
     """
 
     type: SinkType
@@ -167,6 +168,7 @@ class Sink:
     table: str | None = None
     headers_env: tuple[tuple[str, str], ...] = ()
     timeout: int = SINK_TIMEOUT
+    retention: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from headwater.topology.sinks import (
     NAME,
     OURS,
     PASSWORD,
+    RETENTION_LEAST,
     SINKS_LIMIT,
     TIMEOUT_LIMIT,
     URL,
@@ -99,6 +100,10 @@ def _sink() -> Schema:
         ),
         "headersEnv": _headers(),
         "timeout": duration("How long one attempt may take.", at_least=MILLISECOND, at_most=TIMEOUT_LIMIT),
+        "retention": duration(
+            "How long a row stays in the table after it was written; without it for ever.",
+            at_least=RETENTION_LEAST,
+        ),
     }
     rules = [
         Rule(

@@ -14,15 +14,18 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headwater import topology
 from headwater.errors import Invalid, PermanentError, Problem, RetryableError
 from headwater_root import files, resultlines
+from headwater_root.sinks import tables
 from headwater_root.sinks.cursor import Cursor
 from headwater_root.sinks.deadline import TooSlow, within
 from headwater_root.sinks.texts import storable, storable_in
@@ -39,6 +42,8 @@ log = logging.getLogger(__name__)
 TABLE, CURSORS = "headwater_results", "headwater_cursors"
 # For as many bytes the timeout of a sink is.
 TIMEOUT_BYTES = 1 << 20
+# How often the sink looks for rows that are past the retention, in seconds.
+EXPIRY_PERIOD = 60.0
 # In seconds; what the user's address says counts more. Of a server that is gone without a word, TCP tells.
 DEFAULTS = {
     "application_name": "headwater",
@@ -177,12 +182,14 @@ class Postgres:
         *,
         table: str = TABLE,
         timeout: float = 30.0,
+        retention: int | None = None,
     ) -> None:
         directory = Path(directory)
         files.make_directory(directory)
         files.sweep(directory)
         self._cursor = Cursor(directory / "cursor.json")
         self._address, self._table, self._timeout = dict(address), table, timeout
+        self._retention, self._expiry = retention, 0.0
         self._topology = writer.topology
         self._mine = Holder(word_of(directory), writer.epoch, secrets.token_hex(8), 0)
         # Whether the cursor is this process's, and the tables are known to be there.
@@ -201,14 +208,21 @@ class Postgres:
             raise self._fenced
         if position <= self.cursor:
             return
+        # A file of results may be large: who has more to write may take longer.
+        limit = self._timeout * max(1.0, len(rows) / TIMEOUT_BYTES)
+        with self._attempt(limit) as connection:
+            reached = self._written(connection, position, rows, limit)
+        self._cursor.move(reached)
+
+    @contextmanager
+    def _attempt(self, limit: float) -> Iterator[Connection]:
+        """A connection for so many seconds; whatever goes wrong with it, the next attempt opens another."""
         import psycopg
 
         try:
             connection = self._connected()
-            # A file of results may be large: who has more to write may take longer.
-            limit = self._timeout * max(1.0, len(rows) / TIMEOUT_BYTES)
             with within(limit, connection.fileno()):
-                reached = self._written(connection, position, rows, limit)
+                yield connection
         except BaseException as error:
             # Whatever it was, nobody knows what state the connection is in.
             self.close()
@@ -217,13 +231,24 @@ class Postgres:
             if isinstance(error, psycopg.Error | OSError | TooSlow):
                 raise NotDelivered(self._where, self._told(error)) from None
             raise
-        self._cursor.move(reached)
 
     def recall(self) -> None:
         """Nothing to do: the server is asked in every transaction."""
 
     def tidy(self) -> None:
-        """Nothing waits to be tidied."""
+        """Delete rows that are past the retention, if it is time."""
+        if (
+            self._retention is None
+            or not self._held
+            or self._fenced is not None
+            or monotonic() < self._expiry
+        ):
+            return
+        count = tables.BATCH_ROWS
+        while count == tables.BATCH_ROWS:
+            with self._attempt(self._timeout) as connection:
+                count = self._delete_expired(connection, self._retention)
+        self._expiry = monotonic() + EXPIRY_PERIOD
 
     def close(self) -> None:
         """Close the connection; with the next one, the tables are looked for again."""
@@ -287,6 +312,16 @@ class Postgres:
         self._held = self._prepared = True
         return reached
 
+    def _delete_expired(self, connection: Connection, retention: int) -> int:
+        """Delete in one transaction what only the writer of this table may; how many rows they were."""
+        with connection.transaction():
+            connection.execute(_LIMITS, {"milliseconds": str(max(int(self._timeout * 1000), 1))})
+            if not self._prepared:
+                self._prepare(connection)
+            if who := fenced_by(self._holder(connection), self._mine, held=self._held):
+                raise FencedOff(self._where, who)
+            return tables.delete_expired(connection, self._results, retention)
+
     @property
     def _key(self) -> list[str]:
         return [self._topology, self._table]
@@ -310,6 +345,13 @@ class Postgres:
             found = connection.execute("SELECT to_regclass(%s)", [table]).fetchone()
             if found is None or found[0] is None:
                 connection.execute(self._sql(made))
+                if table == self._table:
+                    tables.create_indexes(connection, self._results)
+        for statement in tables.missing_indexes(connection, self._table, self._results):
+            said = {"sink": self.name, "problem": "queries by time read the whole table", "remedy": statement}
+            log.warning("the table of results lacks an index", extra=said)
+        if self._retention is not None:
+            tables.add_written_column(connection, self._table, self._results)
         other = connection.execute(
             self._sql("SELECT topology FROM {cursors} WHERE sink = %s AND topology <> %s LIMIT 1"),
             [self._table, self._topology],
@@ -357,14 +399,21 @@ class Postgres:
             )
         )
 
+    @property
+    def _results(self) -> sql.Identifier:
+        from psycopg import sql
+
+        schema, _, table = self._table.rpartition(".")
+        return sql.Identifier(schema, table) if schema else sql.Identifier(table)
+
     def _sql(self, text: str) -> sql.Composed:
         """A statement with the names of the tables in it."""
         from psycopg import sql
 
-        schema, _, table = self._table.rpartition(".")
+        schema, _, _ = self._table.rpartition(".")
         within = [schema] if schema else []
         return sql.SQL(text).format(
-            results=sql.Identifier(*within, table),
+            results=self._results,
             cursors=sql.Identifier(*within, CURSORS),
             schema=sql.Identifier(schema or "public"),
         )
