@@ -87,7 +87,7 @@ soak: $(READY) ## a tree under load with a fault every 30 s for as long as asked
 	@tools/network-tools
 	@$(PY) -m tests.faults.soak --hours $(HOURS) $(ARGS)
 
-images: $(READY) ## the images headwater/node, headwater/root and headwater/operator, with their sizes (also without Docker or a registry)
+images: $(READY) ## the images headwater/node, headwater/root, headwater/operator and headwater/source, with their sizes (also without Docker or a registry)
 	@tools/images $(ARGS)
 
 e2e: $(READY) ## the scenarios that CI runs on a real cluster: one of kind, made and removed at need, or that of E2E_KUBECONFIG (ARGS: what they select of all)
