@@ -117,13 +117,16 @@ class SourceClient:
             self._note_answer(route.place, uplink.problem or "no answer yet")
         if machine.assigned is not None:
             route.on_assigned(*machine.assigned)
-        step = route.decide(now(), is_silent=machine.is_silent(now()))
+        is_silent = machine.is_silent(now())
+        step = route.decide(now(), is_silent=is_silent)
         if isinstance(step, Connect):
             if uplink.address:
                 log.info("connecting elsewhere", extra={"source": self.name, "place": _named(step.place)})
             machine.disconnect()
             self.exchange.connect(step.place.address, step.place.child, "root")
         elif isinstance(step, Try):
+            if is_silent:
+                self.exchange.redial(step.place.address)
             self._try = asyncio.create_task(self._try_place(route, step.place))
         machine.on_unreachable(route.avoid)
         return reconnected

@@ -23,6 +23,7 @@ from headwater.machines.messages import Message, Send
 from headwater.sources import NAME_LIMIT
 from headwater_wire.connections import Connections
 from headwater_wire.credentials import Credentials
+from headwater_wire.dials import Dials
 from headwater_wire.errors import Malformed, NoRoom, OtherPrograms
 from headwater_wire.gate import Gate
 from headwater_wire.hosts import host_of
@@ -83,6 +84,7 @@ TREE = pb.DESCRIPTOR.services_by_name["Tree"].full_name
 
 log = logging.getLogger(__name__)
 unread = Unread()
+dials = Dials()
 Handle = Callable[[str, Message], Sequence[Send]]
 
 
@@ -417,9 +419,9 @@ class Exchange:
             problem: Exception | None = None
             assembly = self._assemblies.assembly()
             taken = asyncio.Event()
-            begin = monotonic()
+            begin, number = monotonic(), dials.number(address)
             try:
-                async with self._channel(address, self.uplink.parent, attempt) as channel:
+                async with self._channel(address, self.uplink.parent, attempt, number) as channel:
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
                     async for message in link(self._saying(queue, queue.turn(), taken)):
                         wait, attempt = FIRST_WAIT, FIRST_ATTEMPT
@@ -440,8 +442,10 @@ class Exchange:
             if task is not None and task.cancelling():
                 # A call that had failed answers a cancellation with its failure: nobody wants it again.
                 return
-            if not self.uplink.connected and monotonic() - begin >= attempt:
-                attempt = min(2 * attempt, LONGEST_ATTEMPT)
+            if not self.uplink.connected:
+                dials.renew(address, number)
+                if monotonic() - begin >= attempt:
+                    attempt = min(2 * attempt, LONGEST_ATTEMPT)
             if self.uplink.lost(problem):
                 wait = LONGEST_WAIT
             await asyncio.sleep(wait)
@@ -473,19 +477,34 @@ class Exchange:
             yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()
             await asyncio.Event().wait()
 
-        async with self._channel(address, name, FIRST_ATTEMPT) as channel:
-            link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
-            call = link(greet())
-            try:
-                async for message in call:
-                    return parsed(message).sender
-            finally:
-                call.cancel()
-        return ""
+        number, peer = dials.number(address), ""
+        try:
+            async with self._channel(address, name, FIRST_ATTEMPT, number) as channel:
+                link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
+                call = link(greet())
+                try:
+                    async for message in call:
+                        peer = parsed(message).sender
+                        break
+                finally:
+                    call.cancel()
+        finally:
+            if not peer:
+                dials.renew(address, number)
+        return peer
 
-    def _channel(self, address: str, name: str, attempt: float) -> grpc.aio.Channel:
-        """`attempt`: how many seconds connecting may take."""
-        options = (*self._options, *RECONNECT, ("grpc.min_reconnect_backoff_ms", int(1_000 * attempt)))
+    def redial(self, address: str) -> None:
+        """Whoever connects to an address next makes a new connection: the one there is does not serve."""
+        dials.renew(address, dials.number(address))
+
+    def _channel(self, address: str, name: str, attempt: float, number: int) -> grpc.aio.Channel:
+        """`attempt`: how many seconds connecting may take; `number`: that of the connection (`Dials`)."""
+        options = (
+            *self._options,
+            *RECONNECT,
+            ("grpc.min_reconnect_backoff_ms", int(1_000 * attempt)),
+            ("headwater.dial", number),
+        )
         if self._credentials is None:
             return grpc.aio.insecure_channel(address, options=options)
         # A parent is known by its name, wherever it runs.

@@ -349,7 +349,7 @@ def test_an_example_is_valid(path: Path) -> None:
     assert found.name == path.stem
     assert found.queries
     assert 4 <= found.expected <= 12
-    assert all(50 <= source.rate <= 500 for source in found.sources)
+    assert all(50 <= source.rate <= 1_000 for source in found.sources)
     assert (found.root.engine, found.root.sinks) == ("spark", (Sink("console"),))
     for query in found.queries:
         alone = small(spec__queries=[query_document(query)])

@@ -78,7 +78,17 @@ def route_changes(wanted: Mapping[str, str], present: Mapping[str, str]) -> list
 
 def present_routes() -> dict[str, str]:
     shown = command("ip", "-json", "route", "show", "proto", PROTOCOL)
-    return {route["dst"]: route.get("gateway", "") for route in json.loads(shown or "[]")}
+    return {
+        route["dst"]: route.get("gateway", "")
+        for route in json.loads(shown or "[]")
+        if route.get("type") != "unreachable"
+    }
+
+
+def seal(subnet: str) -> None:
+    """A packet for a pod that is gone ends here. By the default route it would leave the cluster, and a
+    stranger outside might answer in the pod's place."""
+    command("ip", "route", "replace", "unreachable", subnet, "proto", PROTOCOL)
 
 
 def masquerade(subnet: str) -> None:
@@ -111,6 +121,7 @@ def apply(nodes: Mapping[str, Node], own: str, subnet: str) -> None:
     for change in route_changes(wanted_routes(nodes, own), present_routes()):
         command("ip", "route", *change)
         log.info("ip route %s", " ".join(change))
+    seal(subnet)
     masquerade(subnet)
     if own in nodes:
         configure(nodes[own].pods)
