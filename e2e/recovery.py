@@ -24,7 +24,7 @@ from typing import Any
 
 from e2e import helm
 from e2e.images import NODE
-from e2e.kubectl import kubectl, namespace
+from e2e.kubectl import kubectl, namespace, said
 from e2e.trees import Fleet, Tree, planted, topology
 from headwater_operator import names
 
@@ -80,7 +80,8 @@ def sending(tree: Tree, expose: str, sources: int, progress: Progress) -> Iterat
     """Devices of one process that send through the way in that is asked for."""
     if expose == "clusterIP":
         sending = tree.send(Fleet(sources, events=None), NODE)
-        tree.until(lambda: sending.said(), "the devices do not run")
+        logs = ("--namespace", tree.space, "logs", sending.pod)
+        tree.until(lambda: said(*logs).stdout, "the devices do not run")
         with _following(("kubectl", "--namespace", tree.space, "logs", "--follow", sending.pod), progress):
             yield
         return
