@@ -93,6 +93,7 @@ class SourceClient:
                 reconnected = self._follow(route)
                 # What is appended is pushed at once: there is haste only while something is not answered.
                 busy = self.machine.busy or not self.exchange.uplink.connected
+                self._note_progress()
                 self.push()
                 if reconnected or ticks % 5 == 0 or not busy:
                     self.exchange.send(self.machine.tick(now()))
@@ -160,14 +161,18 @@ class SourceClient:
     def wait(self) -> str | None:
         """What the source waits for, whom it has tried and what they answered, once it has made no progress
         for some seconds; None while it has nothing to send or gets on."""
-        counted = self.spool.counted
-        if counted != self._progress or self.done:
-            self._progress, self._progress_at = counted, now()
-        seconds = (now() - self._progress_at) // SECOND
-        if now() - self._progress_at < WAIT_SHOWN or self.spool.head == counted:
+        self._note_progress()
+        quiet = now() - self._progress_at
+        if quiet < WAIT_SHOWN:
             return None
         tried = "; ".join(f"{_named(place)}: {answer}" for place, answer in reversed(self._answers.items()))
-        return f"no progress for {seconds} s (tried {tried or 'nobody yet'}): {self._obstacle}"
+        return f"no progress for {quiet // SECOND} s (tried {tried or 'nobody yet'}): {self._obstacle}"
+
+    def _note_progress(self) -> None:
+        """Look whether the root has counted more; while there is nothing to count, nothing is waited for."""
+        counted = self.spool.counted
+        if counted != self._progress or self.done or self.spool.head == counted:
+            self._progress, self._progress_at = counted, now()
 
     @property
     def _obstacle(self) -> str:

@@ -41,6 +41,12 @@ class Ways:
             if way.route.place.address == address_of(child):
                 way.connection = None
 
+    def forget(self, child: str) -> None:
+        """A child is gone for good: no address leads there any more. One that led there alone is its own
+        child's again, as that of a Service is which has no other pod."""
+        led = {address: tuple(each for each in to if each != child) for address, to in self._led.items()}
+        self._led = {address: to for address, to in led.items() if to}
+
     def begin(self, source: str) -> None:
         """A process of a source begins."""
         self._ways.pop(source, None)

@@ -468,6 +468,7 @@ class World:
         """A node is gone for good; those below turn to another one."""
         self.machines.pop(name, None)
         self._lives[name] += 1
+        self.ways.forget(name)
         for layer in self.layers:
             if name in layer:
                 layer.remove(name)

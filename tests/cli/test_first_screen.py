@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -24,7 +26,8 @@ from headwater_cli.times import duration, interval
 from headwater_cli.windowlines import WindowLines
 from headwater_root.resultlines import decode
 
-FOLDER = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples"
 FIRST = FOLDER / "plant.yaml"
 START = 1_700_000_000_000_000
 
@@ -127,6 +130,12 @@ def test_the_first_run_keeps_its_results_and_shows_the_point(tmp_path: Path) -> 
     (hop,) = [line for line in done.stdout.splitlines() if line.startswith("children to root")]
     here, there = (float(part.rpartition("(")[2]) for part in hop.split("% of raw)")[:2])
     assert here < 50 < there
+    # The picture in the README shows what a run shows today.
+    shown = {_shape(line) for line in _lines_of_picture(ROOT / "docs" / "run.svg")}
+    closing = done.stdout[done.stdout.index(" events sent: ") :].splitlines()[1:]
+    missing = [line for line in closing if not line.startswith(("results: ", "logs: "))]
+    missing = [line for line in missing if _shape(line) not in shown]
+    assert not missing, f"docs/run.svg shows something else; make picture writes it anew: {missing}"
     # The three files hold the same windows.
     rows = list(decode((output / "results.jsonl").read_bytes()))
     assert f"{len(rows):,} windows in" in done.stdout
@@ -140,6 +149,28 @@ def test_the_first_run_keeps_its_results_and_shows_the_point(tmp_path: Path) -> 
         for name, value in known["values"].items():
             found = kept[name]
             assert (json.loads(found) if isinstance(found, str) else found) == value
+
+
+def _lines_of_picture(path: Path) -> list[str]:
+    """The lines of a recorded terminal, from top to bottom."""
+    lines: dict[float, list[tuple[float, str]]] = {}
+    pattern = r'<text[^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>'
+    for x, y, text in re.findall(pattern, path.read_text()):
+        lines.setdefault(float(y), []).append((float(x), html.unescape(text)))
+    return ["".join(text for _, text in sorted(lines[y])) for y in sorted(lines)]
+
+
+def _shape(line: str) -> str:
+    """A line without its figures and units, which differ from run to run."""
+    return " ".join(re.sub(r"[\d.,]+( [kMG]?B\b)?", "#", line).split())
+
+
+def test_the_picture_in_the_readme_is_of_the_first_example() -> None:
+    lines = _lines_of_picture(ROOT / "docs" / "run.svg")
+    queries = {each["id"] for each in manifests.read(FIRST)["spec"]["queries"]}
+    windows = {line.split()[0] for line in lines if re.search(r" to \S+ \(.*\)", line)}
+    assert windows, "make picture writes docs/run.svg anew"
+    assert windows <= queries, "make picture writes docs/run.svg anew"
 
 
 def test_a_baseline_of_an_input_is_refused() -> None:

@@ -44,3 +44,29 @@ def test_being_assigned_again_gives_nobody_longer() -> None:
     silence.on_heard("s", 1)
     silence.assign(["s", "t"], 20)
     assert list(silence.quiet(32)) == ["s"]
+
+
+def test_a_source_that_was_heard_before_it_was_assigned_has_the_bound() -> None:
+    silence = Silence(30, grace=60)
+    silence.on_heard("s", 5)
+    silence.assign(["s"], 8)
+    assert list(silence.quiet(35)) == []
+    assert list(silence.quiet(36)) == ["s"]
+
+
+def test_a_source_that_was_heard_long_before_it_was_assigned_is_new() -> None:
+    silence = Silence(30, grace=60)
+    silence.on_heard("s", 5)
+    silence.assign([], 70)
+    silence.assign(["s"], 71)
+    assert list(silence.quiet(131)) == []
+    assert list(silence.quiet(132)) == ["s"]
+
+
+def test_what_was_heard_before_an_interruption_does_not_count() -> None:
+    silence = Silence(30, grace=60)
+    silence.on_heard("s", 5)
+    silence.restart(6)
+    silence.assign(["s"], 7)
+    assert list(silence.quiet(67)) == []
+    assert list(silence.quiet(68)) == ["s"]

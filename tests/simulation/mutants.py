@@ -424,7 +424,7 @@ def _(patch: Patch) -> None:
     INVARIANT,
 )
 def _(patch: Patch) -> None:
-    def silent(self: RootMachine, message: Silent, out: Outbox) -> None:
+    def silent(self: RootMachine, message: Silent, now: int, out: Outbox) -> None:
         source = self.engine.sources.get(message.source)
         there = source is not None and not (source.idle or source.retired)
         if there and self.engine.watermark is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwater_simulator.plans import FAR, KINDS, LETTERS, MEANT, Fault, Feed, Plan, Said, draw
+from headwater_simulator.plans import ADDRESS_KINDS, FAR, KINDS, LETTERS, MEANT, Fault, Feed, Plan, Said, draw
 from headwater_simulator.shrinking import smaller
 from headwater_simulator.traces import trace
 
@@ -53,7 +53,7 @@ def test_a_plan_that_was_kept_is_the_same_run(seed: int) -> None:
 def test_seeds_draw_everything_there_is() -> None:
     plans = list(map(draw, range(2_000)))
     assert {len(plan.layers) for plan in plans} == set(range(1, len(LETTERS) + 1))
-    assert {fault.kind for plan in plans for fault in plan.faults} == KINDS.keys()
+    assert {fault.kind for plan in plans for fault in plan.faults} == MEANT.keys()
     assert {name for plan in plans for name in plan.queries} >= {"session", "ordered", "counted", "sliding"}
 
 
@@ -203,7 +203,7 @@ def test_faults_may_name_those_who_join_and_those_who_were_cut_away() -> None:
 
 
 def test_all_that_is_drawn_and_cut_down_is_a_plan() -> None:
-    assert MEANT.keys() == KINDS.keys()
+    assert MEANT.keys() == KINDS.keys() | ADDRESS_KINDS.keys()
     for seed in range(40):
         plan = draw(seed)
         assert not plan.futile

@@ -15,10 +15,15 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 def everything() -> dict[str, Any]:
-    """A topology with the queries of all examples that need no function of one's own."""
+    """A topology with the queries of all examples that need no function of one's own; an event has one key,
+    whatever an example calls it."""
     documents = [yaml.safe_load(path.read_text()) for path in EXAMPLES]
     queries = [
-        {**query, "id": f"{document['metadata']['name']}-{query['id']}"}
+        {
+            **query,
+            "id": f"{document['metadata']['name']}-{query['id']}",
+            **({"keyBy": "key"} if "keyBy" in query else {}),
+        }
         for document in documents
         for query in document["spec"]["queries"]
         if "function:" not in str(query["aggregate"])

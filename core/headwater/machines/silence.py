@@ -19,6 +19,9 @@ class Silence:
         self._heard: dict[str, int] = {}
         # Of these nothing was heard yet.
         self._awaited: set[str] = set()
+        # When others were last heard: one that says hello here is assigned a moment later, and may have said
+        # everything by then.
+        self._strangers: dict[str, int] = {}
 
     @property
     def assigned(self) -> Collection[str]:
@@ -28,20 +31,33 @@ class Silence:
         """Read these from now on; the silence of others than before counts from here on."""
         before, self._heard = self._heard, {}
         for name in sources:
-            if name not in before:
+            if name in before:
+                self._heard[name] = before[name]
+            elif name in self._strangers:
+                self._heard[name] = self._strangers[name]
+            else:
+                self._heard[name] = now
                 self._awaited.add(name)
-            self._heard[name] = before.get(name, now)
         self._awaited &= self._heard.keys()
+        oldest = now - max(self._bound, self.grace)
+        self._strangers = {
+            name: heard
+            for name, heard in self._strangers.items()
+            if heard >= oldest and name not in self._heard
+        }
 
     def on_heard(self, name: str, now: int) -> None:
         if name in self._heard:
             self._heard[name] = now
             self._awaited.discard(name)
+        else:
+            self._strangers[name] = now
 
     def restart(self, now: int) -> None:
         """The tree was cut off: whoever is silent may have been so because of that."""
         self._heard = dict.fromkeys(self._heard, now)
         self._awaited = set(self._heard)
+        self._strangers.clear()
 
     def spell(self, name: str, now: int) -> tuple[int, int]:
         """For how long nothing was heard of a source, and how much longer that may last."""
