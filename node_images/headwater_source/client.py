@@ -67,7 +67,9 @@ class SourceClient:
         self._route: Route | None = None
         # The number of the connection that the machine knows of.
         self._connection = 0
-        self._try: asyncio.Task[None] | None = None
+        # How many welcomes of the machine the route knows.
+        self._welcomes = 0
+        self._tries: set[asyncio.Task[None]] = set()
         # What was last answered, by the child and address that were tried; the latest last.
         self._answers: dict[Place, str] = {}
         # How far the root had counted when it was last looked, and since when nothing has changed.
@@ -116,20 +118,25 @@ class SourceClient:
             machine.disconnect()
             route.on_lost(now())
             self._note_answer(route.place, uplink.problem or "no answer yet")
-        if machine.assigned is not None:
+        if machine.assigned is not None and machine.welcomes != self._welcomes:
+            self._welcomes = machine.welcomes
             route.on_assigned(*machine.assigned)
         is_silent = machine.is_silent(now())
         step = route.decide(now(), is_silent=is_silent)
         if isinstance(step, Connect):
             if uplink.address:
                 log.info("connecting elsewhere", extra={"source": self.name, "place": _named(step.place)})
+            if is_silent:
+                machine.on_silence()
             machine.disconnect()
             self.exchange.connect(step.place.address, step.place.child, "root")
         elif isinstance(step, Try):
             if is_silent:
                 self.exchange.redial(step.place.address)
-            self._try = asyncio.create_task(self._try_place(route, step.place))
-        machine.on_unreachable(route.avoid)
+            task = asyncio.create_task(self._try_place(route, step.place))
+            self._tries.add(task)
+            task.add_done_callback(self._tries.discard)
+        machine.on_unreachable(route.avoid, route.failures)
         return reconnected
 
     async def _try_place(self, route: Route, place: Place) -> None:
@@ -145,11 +152,15 @@ class SourceClient:
             answer = f"{error.code().name}: {error.details()}"
         except (OSError, Malformed) as error:
             answer = str(error)
+        except Exception as error:
+            # Whatever it is, other places are tried afterwards.
+            log.exception("a child cannot be tried", extra={"source": self.name, "address": place.address})
+            answer = str(error)
         self._note_answer(place, answer)
-        if peer != place.child:
+        if place.child and peer != place.child:
             extra = {"source": self.name, "child": place.child, "address": place.address, "problem": answer}
-            log.warning("the assigned child cannot be reached; the source stays where it is", extra=extra)
-        route.on_tried(place, peer)
+            log.warning("the assigned child cannot be reached", extra=extra)
+        route.on_tried(place, peer, now())
 
     def _note_answer(self, place: Place, answer: str) -> None:
         self._answers.pop(place, None)
@@ -232,10 +243,10 @@ class SourceClient:
         return self.machine.done
 
     async def stop(self) -> None:
-        for task in (self._beat, self._try):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        tasks = [*self._tries, *([] if self._beat is None else [self._beat])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.exchange.close()
 
 

@@ -167,6 +167,8 @@ class Exchange:
         self._root = ""
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
+        # The number of the connection to the parent (`Dials`).
+        self._number = 0
         self._looking: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
@@ -351,7 +353,9 @@ class Exchange:
                     whole[0] is not envelope and not self._may_pass(stream, whole[0])
                 ):
                     continue
-                self._hear(sender, stream)
+                # A greeting alone may be of somebody who only looks who is there: answers go where they went.
+                if whole[0].WhichOneof("message") is not None or sender not in self._below:
+                    self._hear(sender, stream)
             except Malformed as error:
                 self._refuse(error, stream.offender, sender)
                 # Where somebody keeps to no rules at all, nothing that follows means anything.
@@ -420,6 +424,7 @@ class Exchange:
             assembly = self._assemblies.assembly()
             taken = asyncio.Event()
             begin, number = monotonic(), dials.number(address)
+            self._number = number
             try:
                 async with self._channel(address, self.uplink.parent, attempt, number) as channel:
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
@@ -473,9 +478,12 @@ class Exchange:
         """Who answers at an address, beside the present parent; raises what hinders it. With credentials
         whoever it is must prove to be `name`, or without one, that the address is its own."""
 
+        ended = asyncio.Event()
+
         async def greet() -> AsyncIterator[bytes]:
             yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()
-            await asyncio.Event().wait()
+            # gRPC leaves what it reads from waiting when a call ends.
+            await ended.wait()
 
         number, peer = dials.number(address), ""
         try:
@@ -489,13 +497,16 @@ class Exchange:
                 finally:
                     call.cancel()
         finally:
+            ended.set()
             if not peer:
                 dials.renew(address, number)
         return peer
 
     def redial(self, address: str) -> None:
-        """Whoever connects to an address next makes a new connection: the one there is does not serve."""
-        dials.renew(address, dials.number(address))
+        """Whoever connects to the address of the present parent next makes a new connection, one for all of
+        this process: the one there is does not serve."""
+        if address == self.uplink.address:
+            dials.renew(address, self._number)
 
     def _channel(self, address: str, name: str, attempt: float, number: int) -> grpc.aio.Channel:
         """`attempt`: how many seconds connecting may take; `number`: that of the connection (`Dials`)."""

@@ -9,8 +9,8 @@ from random import Random
 from headwater.machines.route import Connect, Place, Route, Settings, Try
 from headwater.machines.source import SourceMachine
 
-# How long a place may be out of reach before another one is tried.
-PATIENCE = 15
+# The times of the run's clock.
+SETTINGS = Settings(patience=15, longest_patience=60, retry=5, pause=30, longest_pause=120)
 
 
 def address_of(child: str) -> str:
@@ -23,6 +23,8 @@ class _Way:
 
     route: Route
     connection: tuple[str, int] | None = None
+    # How many welcomes of the machine the route knows.
+    welcomes: int = 0
 
 
 class Ways:
@@ -59,7 +61,7 @@ class Ways:
     def follow(self, source: str, machine: SourceMachine, first: str, now: int, chance: Random) -> None:
         """What the owner of the connections of a source does now and then; it begins at the child `first`."""
         place = Place("", address_of(first))
-        way = self._ways.setdefault(source, _Way(Route(place, Settings(PATIENCE))))
+        way = self._ways.setdefault(source, _Way(Route(place, SETTINGS)))
         route = way.route
         if route.first != place:
             # Somebody has given it another address.
@@ -73,15 +75,19 @@ class Ways:
             peer = self._answer(route.place, chance)
             if peer is not None and route.place.child in ("", peer):
                 self._connect(way, machine, peer, now)
-        if machine.assigned is not None:
+        if machine.assigned is not None and machine.welcomes != way.welcomes:
+            way.welcomes = machine.welcomes
             route.on_assigned(*machine.assigned)
-        step = route.decide(now, is_silent=machine.is_silent(now))
+        is_silent = machine.is_silent(now)
+        step = route.decide(now, is_silent=is_silent)
         if isinstance(step, Try):
-            route.on_tried(step.place, self._answer(step.place, chance) or "")
+            route.on_tried(step.place, self._answer(step.place, chance) or "", now)
         elif isinstance(step, Connect):
             way.connection = None
+            if is_silent:
+                machine.on_silence()
             machine.disconnect()
-        machine.on_unreachable(route.avoid)
+        machine.on_unreachable(route.avoid, route.failures)
 
     def _connect(self, way: _Way, machine: SourceMachine, peer: str, now: int) -> None:
         way.connection = peer, self._lives[peer]

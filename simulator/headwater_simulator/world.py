@@ -201,6 +201,8 @@ class World:
             expected=self.plan.expected,
             start_timeout=60,
             return_timeout=60 if self.plan.addresses else 0,
+            # It looks once a second, which is longer than a run.
+            sending=0,
             memory=120,
             admission=15,
             keys_per_source=0 if self.quiet else self.plan.cap,

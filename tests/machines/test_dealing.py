@@ -238,7 +238,7 @@ def test_a_root_that_comes_back_gives_nobody_up_for_some_time() -> None:
         draws = iter(range(1_000_000))
         return RootMachine(
             [Query("q", Tumbling(10), "sum")],
-            Settings(expected=1, return_timeout=100),
+            Settings(expected=1, return_timeout=5_000_000),
             disk,
             lambda: f"nonce-{disk.term}-{next(draws)}",
             lambda position, results: None,
@@ -259,9 +259,9 @@ def test_a_root_that_comes_back_gives_nobody_up_for_some_time() -> None:
         back.replay(position, record)
     back.begin()
     back.tick(1_000)
-    back.step("a", silent, 1_099)
+    back.step("a", silent, 5_000_999)
     assert not back.engine.sources[source.name].idle
-    back.step("a", silent, 1_100)
+    back.step("a", silent, 5_001_000)
     assert back.engine.sources[source.name].idle
     # One that has not been away decides at once.
     machine.step("a", silent, 1)

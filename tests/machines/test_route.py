@@ -6,11 +6,11 @@ from headwater.machines.route import Connect, Place, Route, Settings, Try
 
 FIRST = Place("", "service:7070")
 A, B = Place("a", "host-a:7070"), Place("b", "host-b:7070")
-PATIENCE = 10
+SETTINGS = Settings(patience=10, longest_patience=40, retry=2, pause=20, longest_pause=80)
 
 
 def begun() -> Route:
-    route = Route(FIRST, Settings(PATIENCE))
+    route = Route(FIRST, SETTINGS)
     assert route.decide(0) == Connect(FIRST)
     return route
 
@@ -22,6 +22,14 @@ def at(peer: str) -> Route:
     return route
 
 
+def reached(route: Route, place: Place, now: int) -> None:
+    """The place is tried, answers under its own name, and is connected to."""
+    assert route.decide(now) == Try(place)
+    route.on_tried(place, place.child, now)
+    assert route.decide(now) == Connect(place)
+    route.on_connected(place.child, now)
+
+
 def test_a_source_goes_to_the_assigned_child_once_that_has_answered() -> None:
     route = at("a")
     route.on_assigned("b", B.address)
@@ -29,32 +37,72 @@ def test_a_source_goes_to_the_assigned_child_once_that_has_answered() -> None:
     # It is read where it is meanwhile, and the child is tried once.
     assert route.peer == "a"
     assert route.decide(2) is None
-    route.on_tried(B, "b")
+    route.on_tried(B, "b", 3)
     assert route.decide(3) == Connect(B)
     route.on_connected("b", 4)
     assert route.decide(5) is None
-    assert route.avoid == ""
+    assert (route.avoid, route.failures) == ("", 0)
 
 
-def test_a_child_that_cannot_be_reached_is_not_tried_again_until_its_address_changes() -> None:
+def test_a_child_that_cannot_be_reached_is_tried_again_less_and_less_often() -> None:
     route = at("a")
     route.on_assigned("b", B.address)
-    assert route.decide(1) == Try(B)
-    route.on_tried(B, "")
-    assert route.avoid == "b"
-    for now in range(2, 100):
-        route.on_assigned("b", B.address)
-        assert route.decide(now) is None
+    tried = []
+    for now in range(1, 400):
+        if route.decide(now) == Try(B):
+            tried.append(now)
+            route.on_tried(B, "", now)
+        assert route.peer == "a"
+    assert tried == [1, 21, 61, 141, 221, 301, 381]
+    assert (route.avoid, route.failures) == ("b", len(tried))
+
+
+def test_a_child_whose_address_has_changed_is_tried_at_once() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    route.decide(1)
+    route.on_tried(B, "", 1)
     route.on_assigned("b", "elsewhere:7070")
     assert route.avoid == ""
-    assert route.decide(100) == Try(Place("b", "elsewhere:7070"))
+    assert route.decide(2) == Try(Place("b", "elsewhere:7070"))
+
+
+def test_a_child_that_the_root_names_again_is_tried_sooner_but_not_at_every_word() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    tried = []
+    for now in range(1, 100):
+        if route.decide(now) == Try(B):
+            tried.append(now)
+            route.on_tried(B, "", now)
+        route.on_assigned("b", B.address)
+    assert tried == [1, 11, 31, 71]
+
+
+def test_a_child_that_can_be_reached_again_is_connected_to_if_it_is_assigned() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    route.decide(1)
+    route.on_tried(B, "", 1)
+    reached(route, B, 21)
+    assert route.avoid == ""
+    # Where another one is assigned meanwhile, the root hears that it can be reached, and no more happens.
+    route = at("a")
+    route.on_assigned("b", B.address)
+    route.decide(1)
+    route.on_tried(B, "", 1)
+    route.on_assigned("a", A.address)
+    assert route.decide(21) == Try(B)
+    route.on_tried(B, "b", 21)
+    assert route.decide(21) is None
+    assert (route.peer, route.avoid) == ("a", "")
 
 
 def test_another_child_at_the_address_of_the_assigned_one_is_not_that_child() -> None:
     route = at("a")
     route.on_assigned("b", FIRST.address)
     assert route.decide(1) == Try(Place("b", FIRST.address))
-    route.on_tried(Place("b", FIRST.address), "a")
+    route.on_tried(Place("b", FIRST.address), "a", 1)
     assert route.decide(2) is None
     assert (route.peer, route.avoid) == ("a", "b")
 
@@ -62,27 +110,73 @@ def test_another_child_at_the_address_of_the_assigned_one_is_not_that_child() ->
 def test_a_source_whose_child_is_gone_goes_back_to_where_it_began() -> None:
     route = at("a")
     route.on_assigned("b", B.address)
-    route.decide(1)
-    route.on_tried(B, "b")
-    route.decide(2)
-    route.on_connected("b", 3)
+    reached(route, B, 2)
     route.on_lost(4)
-    assert route.decide(4 + PATIENCE) is None
-    assert route.decide(5 + PATIENCE) == Connect(FIRST)
+    assert route.decide(14) is None
+    # The other place is tried beside the attempt under way, again and again.
+    assert route.decide(15) == Try(FIRST)
     assert route.avoid == "b"
-    # Nobody is there either: it tries both in turn.
-    assert route.decide(6 + 2 * PATIENCE) == Connect(B)
-    assert route.decide(7 + 3 * PATIENCE) == Connect(FIRST)
-    route.on_connected("c", 8 + 3 * PATIENCE)
-    assert (route.peer, route.decide(9 + 3 * PATIENCE)) == ("c", None)
+    route.on_tried(FIRST, "", 16)
+    assert route.decide(17) is None
+    assert route.decide(18) == Try(FIRST)
+    route.on_tried(FIRST, "a", 19)
+    assert route.decide(19) == Connect(FIRST)
+    route.on_connected("a", 20)
+    assert (route.peer, route.decide(21)) == ("a", None)
+
+
+def test_a_source_takes_another_child_at_the_address_of_its_own_one() -> None:
+    route = at("a")
+    there = Place("b", FIRST.address)
+    route.on_assigned("b", FIRST.address)
+    reached(route, there, 1)
+    route.on_lost(2)
+    # Only another child answers there now.
+    assert route.decide(13) == Try(FIRST)
+    route.on_tried(FIRST, "a", 13)
+    assert route.decide(13) == Connect(FIRST)
+    # Whoever takes anybody there need not try its child there.
+    for now in range(14, 200):
+        assert route.decide(now) is None
+
+
+def test_where_nobody_answers_each_place_has_longer_each_time() -> None:
+    """A way on which connecting takes long is not given up before it is there."""
+    route = at("a")
+    route.on_assigned("b", B.address)
+    reached(route, B, 2)
+    route.on_lost(3)
+    turns = []
+    for now in range(3, 300):
+        step = route.decide(now)
+        if isinstance(step, Try):
+            route.on_tried(step.place, "", now)
+        elif isinstance(step, Connect):
+            turns.append((now, step.place))
+    assert [place for _, place in turns] == [FIRST, B] * (len(turns) // 2) + [FIRST] * (len(turns) % 2)
+    spans = [after - before for (before, _), (after, _) in zip([(3, B), *turns], turns, strict=False)]
+    assert spans == [21, *[41] * (len(spans) - 1)]
+    # The next outage begins anew.
+    route.on_connected("b", 300)
+    route.on_lost(301)
+    assert isinstance(route.decide(322), Connect)
 
 
 def test_a_child_that_does_not_answer_is_left_for_one_that_does() -> None:
     route = at("a")
     assert route.decide(1, is_silent=True) == Try(FIRST)
     # Where nobody else answers either, the connection is kept.
-    route.on_tried(FIRST, "")
+    route.on_tried(FIRST, "", 1)
     assert route.peer == "a"
-    assert route.decide(2, is_silent=True) == Try(FIRST)
-    route.on_tried(FIRST, "b")
+    assert route.decide(2, is_silent=True) is None
+    assert route.decide(3, is_silent=True) == Try(FIRST)
+    route.on_tried(FIRST, "b", 3)
     assert route.decide(3, is_silent=True) == Connect(FIRST)
+
+
+def test_a_child_that_has_spoken_meanwhile_is_not_left() -> None:
+    route = at("a")
+    assert route.decide(1, is_silent=True) == Try(FIRST)
+    route.on_tried(FIRST, "b", 2)
+    assert route.decide(2) is None
+    assert route.peer == "a"

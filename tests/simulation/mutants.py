@@ -538,8 +538,8 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     sound = SourceMachine._acked
 
-    def acked(self: SourceMachine, id: str) -> None:
-        sound(self, id)
+    def acked(self: SourceMachine, id: str, now: int) -> None:
+        sound(self, id, now)
         self.spool.trim(self._offset + self._acknowledged)
 
     patch.setattr(SourceMachine, "_acked", acked)

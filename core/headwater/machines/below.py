@@ -244,7 +244,7 @@ class Below:
     def _probed(self, sender: str, lane: Lane, message: Probe, now: int, out: Outbox) -> None:
         holding = self._holding
         if self._child:
-            self._probed_by_source(sender, message, out)
+            self._probed_by_source(sender, message, now, out)
         else:
             self._probed_by_node(sender, lane, message, out)
             # A source is not asked: one that is taken over could stop the root.
@@ -273,9 +273,14 @@ class Below:
         if wrong:
             out.add(sender, self._resync(lane, message.stream, message.id, wrong, message.version))
 
-    def _probed_by_source(self, sender: str, message: Probe, out: Outbox) -> None:
+    def _probed_by_source(self, sender: str, message: Probe, now: int, out: Outbox) -> None:
         """A source knows its position alone; it is the same in all lanes, or goes back to the lowest."""
         holding = self._holding
+        if not message.heads:
+            # It has records under way, which may wait before this node.
+            for name in islice(message.interest, 1):
+                if SourceId.of(name).name == sender:
+                    self._silence.on_heard(name, now)
         # It asks of itself alone.
         for name, head in islice(message.heads.items(), 1):
             if holding.is_gone(name):

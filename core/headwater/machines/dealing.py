@@ -6,7 +6,7 @@ nodes that are to end, while nobody who plans is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from headwater.machines.reachability import Reachability
 from headwater.machines.recent import Recent
@@ -34,7 +34,8 @@ class Dealing:
     def chosen(self, source: str, site: str, lateness: int, avoid: str) -> str | None:
         """The child that has the most room for a source and can be reached by it; None if there is none."""
         weight = self._state.members.rate(site, lateness)
-        return self._roomiest(source, weight, avoid, self._counted())
+        excluded = self._reachability.unreachable(source) | {avoid}
+        return self._roomiest(weight, excluded, self._counted())
 
     def load(self, child: str) -> float:
         """Items a second of the sources that a child is to read, as planned."""
@@ -57,7 +58,8 @@ class Dealing:
         found: dict[str, str] = {}
         for child in members.readers:
             planned = members.planned.get(child)
-            capacity = 0.0 if planned is None else planned.capacity
+            # One that has left reads nobody, whatever it may read when it comes back.
+            capacity = 0.0 if planned is None or not members.is_live(child) else planned.capacity
             move = None
             if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or capacity <= 0):
                 move = self._move(child, capacity, loads, now)
@@ -87,34 +89,32 @@ class Dealing:
         self, child: str, capacity: float, loads: Mapping[str, float], now: int
     ) -> tuple[str, str] | None:
         """A source of a child, and who is to read it."""
-        # Of sources that send as much and can go to the same child, one is like the other.
-        tried: set[tuple[float, str | None]] = set()
+        # Of sources that send as much and can reach the same children, one is like the other.
+        tried: set[tuple[float, frozenset[str]]] = set()
         for source in self._state.members.sources_of(child):
             last = self._moved.get(source)
-            weight = self._weight(source)
-            if last is not None and now - last < STAY:
+            weight, unreachable = self._weight(source), self._reachability.unreachable(source)
+            if (weight, unreachable) in tried or (last is not None and now - last < STAY):
                 continue
-            to = self._roomiest(source, weight, child, loads)
+            tried.add((weight, unreachable))
+            to = self._roomiest(weight, unreachable | {child}, loads)
             if to is None and capacity <= 0:
                 # Its child ends in any case: it is to find another one, wherever that is.
-                to = self._roomiest(source, weight, child, loads, anywhere=True)
-            if to is None or (weight, to) in tried:
+                to = self._roomiest(weight, {child}, loads)
+            if to is None:
                 continue
-            tried.add((weight, to))
             # Off a child that is to have none at any rate; else only where there is room for it.
             room = self._state.members.planned[to].capacity - loads.get(to, 0.0)
             if capacity <= 0 or weight <= room * (1 + SLACK):
                 return source, to
         return None
 
-    def _roomiest(
-        self, source: str, weight: float, avoid: str, loads: Mapping[str, float], *, anywhere: bool = False
-    ) -> str | None:
-        """The child with the most room; `anywhere`: also one that the source has tried in vain."""
+    def _roomiest(self, weight: float, excluded: Container[str], loads: Mapping[str, float]) -> str | None:
+        """The child with the most room."""
         shares = (
             ((loads.get(node, 0.0) + weight) / capacity, node)
             for node, capacity in self._takers()
-            if node != avoid and (anywhere or self._reachability.can_reach(source, node))
+            if node not in excluded
         )
         return min(shares, default=(0.0, None))[1]
 

@@ -85,6 +85,10 @@ class Movement:
         """When a source that is live last moved."""
         return int(self._moved[code])
 
+    def has_moved(self, code: int, since: int) -> bool:
+        """Whether a source has moved after a time; False where it was not looked at yet."""
+        return code < len(self._moved) and self.moved(code) > since
+
     def late_since(self, code: int) -> int:
         """Since when the events of a source are older than those of others; 0: they are not."""
         return int(self._late[code])

@@ -45,6 +45,8 @@ from headwater.machines.upwards import Upwards
 from headwater.progress import Source
 from headwater.sources import SourceId
 
+# For how many repetitions of what it says a source may be quiet whose records wait here.
+HELD_BACK = 10
 __all__ = ["NodeMachine", "Settings"]
 
 
@@ -305,9 +307,15 @@ class NodeMachine:
         pending = lane.pending()
         for name in self._silence.quiet(now):
             known = lane.source(name)
-            if known is not None and name not in pending:
+            if known is not None and name not in pending and not self._is_held_back(name, now):
                 generation = self._upwards.link.generation
                 out.add(self.settings.root, Silent(self.name, generation, name, known.prefix))
+
+    def _is_held_back(self, name: str, now: int) -> bool:
+        """Whether what has come of a source waits here; one that says nothing for long may be gone all the
+        same."""
+        quiet, _ = self._silence.spell(name, now)
+        return self._below.has_unread(name) and quiet < HELD_BACK * self.settings.repeat
 
     def _report_crowds(self, out: Outbox) -> None:
         over = self._below.keys.over

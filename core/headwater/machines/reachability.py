@@ -6,7 +6,8 @@ from headwater.machines.members import Members
 
 
 class Reachability:
-    """By source and child, until the child comes back as another process or at another address.
+    """By source and child, until the child comes back as another process or at another address, or the source
+    says that it can reach what it could not.
 
     Nothing of it is logged: after a restart of the root each source says again what it cannot reach.
     """
@@ -16,18 +17,25 @@ class Reachability:
         # With the generation and the address at which the child could not be reached.
         self._unreachable: dict[str, dict[str, tuple[int, str]]] = {}
 
-    def note_unreachable(self, source: str, child: str) -> None:
-        self._unreachable.setdefault(source, {})[child] = self._identity(child)
+    def update(self, source: str, avoid: str, via: str) -> None:
+        """Take what a hello says: the child that the source cannot reach, and the one that has passed the
+        hello on. Without the former it can reach all of which it has said otherwise."""
+        found = self._unreachable.pop(source, None) or {}
+        if not avoid:
+            return
+        found = {child: identity for child, identity in found.items() if identity == self._identity(child)}
+        found.pop(via, None)
+        if avoid in self._members.nodes:
+            found[avoid] = self._identity(avoid)
+        if found:
+            self._unreachable[source] = found
 
-    def note_reached(self, source: str, child: str) -> None:
+    def unreachable(self, source: str) -> frozenset[str]:
+        """The children that the source has tried in vain."""
         found = self._unreachable.get(source)
-        if found is not None and found.pop(child, None) is not None and not found:
-            del self._unreachable[source]
-
-    def can_reach(self, source: str, child: str) -> bool:
-        """False where the source has tried in vain."""
-        found = self._unreachable.get(source)
-        return found is None or found.get(child) != self._identity(child)
+        if not found:
+            return frozenset()
+        return frozenset(child for child, identity in found.items() if identity == self._identity(child))
 
     def _identity(self, child: str) -> tuple[int, str]:
         return self._members.generation(child), self._members.address(child)

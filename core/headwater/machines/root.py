@@ -81,6 +81,9 @@ class Settings:
     start_timeout: int = 30_000_000
     # How long sources that the tree itself has cut off have to find their way again before one is given up.
     return_timeout: int = 30_000_000
+    # A source whose position has moved that recently is not silent, whatever the child says to which it is
+    # assigned: another one reads it.
+    sending: int = 2_000_000
     pending: int = 64
     # For how long is remembered who has asked what was counted.
     memory: int = 600_000_000
@@ -449,6 +452,8 @@ class RootMachine:
         name = SourceId.of(message.source).name
         if self.members.assigned(name) != message.child:
             return
+        if self.movement.has_moved(source.code, now - self.settings.sending):
+            return
         self._commits.commit(out)
         # The report counts only if it is of all that the root knows (rule 14).
         if source.prefix == message.prefix:
@@ -496,9 +501,7 @@ class RootMachine:
                 return
             self._admissions.put(message.name, now, now)
         self._commits.decide(*placed)
-        if message.avoid:
-            self._reachability.note_unreachable(message.name, message.avoid)
-        self._reachability.note_reached(message.name, message.via)
+        self._reachability.update(message.name, message.avoid, message.via)
         moves = self._moves(message)
         if moves:
             # Whoever it was that chose the other one: only who reads a source can tell of its silence and of

@@ -37,8 +37,15 @@ class Try:
 class Settings:
     """Times in microseconds of the caller's clock."""
 
-    # How long a place may be out of reach before another one is tried.
+    # How long connecting to a place may take before another one is tried beside it, and when it is given up
+    # for that one at first: the latter twice as long each time, for a way that is slow.
     patience: int = 1_500_000
+    longest_patience: int = 30_000_000
+    # How soon a place that did not answer is tried again while there is no connection.
+    retry: int = 500_000
+    # How soon the assigned child is tried again if it could not be reached: twice as long each time.
+    pause: int = 5_000_000
+    longest_pause: int = 120_000_000
 
 
 class Route:
@@ -49,10 +56,18 @@ class Route:
         # The child that has answered on the present connection; empty while there is none.
         self.peer = ""
         self._settings = settings or Settings()
+        # Since when there is no connection, and how often another place was connected to in vain since.
         self._since: int | None = None
+        self._rounds = 0
         self._assigned: Place | None = None
         self._unreachable: Place | None = None
+        # How often a place was found out of reach: each time the root is to hear of it.
+        self.failures = 0
+        # When the unreachable place is tried again, and the pause after that.
+        self._failed_at = self._retry_at = 0
+        self._pause = self._settings.pause
         self._trying: Place | None = None
+        self._next_try = 0
         self._reached: Place | None = None
 
     @property
@@ -62,9 +77,9 @@ class Route:
 
     def on_connected(self, peer: str, now: int) -> None:
         """A child has answered on the present connection."""
-        self.peer, self._since = peer, now
+        self.peer, self._since, self._rounds, self._next_try = peer, now, 0, 0
         if peer == self.avoid:
-            self._unreachable = None
+            self._note_reachable()
 
     def on_lost(self, now: int) -> None:
         """The present connection is gone."""
@@ -72,52 +87,97 @@ class Route:
             self.peer, self._since = "", now
 
     def on_assigned(self, child: str, address: str) -> None:
-        """The root has said which child reads this source, and where it is."""
-        self._assigned = Place(child, address) if child and address else None
-        if child == self.avoid and self._assigned != self._unreachable:
-            # It is somewhere else by now.
-            self._unreachable = None
+        """The root has said which child reads this source, and where it is.
 
-    def on_tried(self, place: Place, peer: str) -> None:
+        A root that names a child which could not be reached knows more of it, such as that it was started
+        anew, or has not heard yet: it is tried again after half of the pause.
+        """
+        self._assigned = Place(child, address) if child and address else None
+        if child != self.avoid:
+            return
+        if self._assigned != self._unreachable:
+            # It is somewhere else by now.
+            self._note_reachable()
+        else:
+            self._retry_at = min(self._retry_at, self._failed_at + self._pause // 2)
+
+    def on_tried(self, place: Place, peer: str, now: int) -> None:
         """Who has answered at a place that was tried; empty: nobody."""
         if place != self._trying:
             return
         self._trying = None
+        self._next_try = now + self._settings.retry
         if peer and place.child in ("", peer):
             self._reached = place
+            if place == self._unreachable:
+                self._note_reachable()
         elif place.child:
-            self._unreachable = place
+            self._note_unreachable(place, now)
 
     def decide(self, now: int, *, is_silent: bool = False) -> Connect | Try | None:
         """What to do next. `is_silent`: the child does not answer, though there is a connection."""
         reached, self._reached = self._reached, None
-        if reached is not None and (reached.child != self.peer or is_silent):
+        if reached is not None and self._is_better(reached, is_silent=is_silent):
             return self._connect(reached, now)
         if self.peer:
-            return self._improve(is_silent=is_silent)
+            return self._improve(now, is_silent=is_silent)
         if self._since is None:
             return self._connect(self.first, now)
-        if now - self._since <= self._settings.patience:
-            return None
-        if self.place.child:
-            self._unreachable = self.place
-        if self.place != self.first:
-            return self._connect(self.first, now)
-        if self._assigned is not None and self._assigned != self.first:
-            return self._connect(self._assigned, now)
-        return None
+        return self._search(now)
 
-    def _improve(self, *, is_silent: bool) -> Try | None:
+    def _is_better(self, reached: Place, *, is_silent: bool) -> bool:
+        """Whether a place that was reached is better than the present connection."""
+        if not self.peer or is_silent:
+            return True
+        # Without a name it was tried because the child was silent, and that has spoken since.
+        return reached == self._assigned and reached.child != self.peer
+
+    def _improve(self, now: int, *, is_silent: bool) -> Try | None:
         """A place to try beside the present connection."""
-        assigned = self._assigned
+        assigned, unreachable = self._assigned, self._unreachable
         if self._trying is not None:
             return None
+        if is_silent:
+            return self._try(self.first) if now >= self._next_try else None
+        if unreachable is not None and now >= self._retry_at:
+            return self._try(unreachable)
         if assigned is not None and assigned.child not in (self.peer, self.avoid):
-            self._trying = assigned
-        elif is_silent:
-            self._trying = self.first
-        return None if self._trying is None else Try(self._trying)
+            return self._try(assigned)
+        return None
+
+    def _search(self, now: int) -> Connect | Try | None:
+        """Without a connection: the other place is tried beside the attempt under way."""
+        settings, since = self._settings, self._since
+        other = self._assigned if self.place == self.first else self.first
+        assert since is not None
+        if now - since <= settings.patience:
+            return None
+        if self.place.child and self.place != self._unreachable:
+            self._note_unreachable(self.place, now)
+        if other is None or (not self.place.child and other.address == self.place.address):
+            # Whoever answers there is welcome anyway.
+            return None
+        if now - since > min(settings.patience << min(self._rounds + 1, 16), settings.longest_patience):
+            self._rounds += 1
+            return self._connect(other, now)
+        if self._trying is None and now >= self._next_try:
+            return self._try(other)
+        return None
+
+    def _try(self, place: Place) -> Try:
+        self._trying = place
+        return Try(place)
 
     def _connect(self, place: Place, now: int) -> Connect:
         self.place, self.peer, self._since, self._trying = place, "", now, None
         return Connect(place)
+
+    def _note_unreachable(self, place: Place, now: int) -> None:
+        settings = self._settings
+        again = place == self._unreachable
+        self._pause = min(2 * self._pause, settings.longest_pause) if again else settings.pause
+        self._unreachable, self._failed_at, self._retry_at = place, now, now + self._pause
+        self.failures += 1
+
+    def _note_reachable(self) -> None:
+        self._unreachable, self._pause = None, self._settings.pause

@@ -75,15 +75,21 @@ class Settings:
     retry: int = 1_000_000
     # How long a child with records may say nothing before it is asked whether it is there.
     nudge: int = 1_000_000
-    # How long a child may leave records and questions unanswered before the connection is taken for dead.
+    # How long a child may leave records, questions and hellos unanswered before the connection is taken for
+    # dead: at first, and longer each time that another connection was as silent.
     silence: int = 4_000_000
+
+
+# How many times the silence that is borne may double.
+SILENCE_DOUBLINGS = 4
 
 
 @dataclass(slots=True)
 class _Sent:
-    """Records that are under way, and when they were last sent."""
+    """Records that are under way, and when they were first and last sent."""
 
     columns: Columns
+    began: int
     said: int
     repeated: int = 0
 
@@ -107,7 +113,10 @@ class SourceMachine:
         # Why the root does not take what it has, if so.
         self.fenced: str | None = None
         self.assigned: tuple[str, str] | None = None
+        # How often the root has said so.
+        self.welcomes = 0
         self.avoid = ""
+        self._failures = 0
         self._offset = 0
         self._acknowledged = 0
         self._committed = 0
@@ -122,6 +131,8 @@ class SourceMachine:
         self._asked = -settings.inquiry
         # To whom it has said hello last, and when anybody has last said anything.
         self._greeted, self._heard = "", 0
+        # How often in a row connections were given up because nothing was heard on them.
+        self._silences = 0
 
     @property
     def done(self) -> bool:
@@ -139,13 +150,14 @@ class SourceMachine:
         if isinstance(message, Challenge) and message.opening == self.spool.opening:
             self._echo = message.nonce
             self._patience = self.settings.greeting
-            self._hello(out, now)
+            if self.child:
+                self._hello(out, now)
         elif isinstance(message, Welcome) and message.opening == self.spool.opening:
             self._welcomed(message)
         elif isinstance(message, Fenced) and message.opening == self.spool.opening:
             self.fenced, self.source = message.reason, None
         elif isinstance(message, Ack) and self._link.mine(message.stream, now):
-            self._acked(message.id)
+            self._acked(message.id, now)
         elif isinstance(message, Resync) and self._link.mine(message.stream, now):
             self._resynced(message)
         elif isinstance(message, Commit) and self._link.mine(message.stream, now):
@@ -162,14 +174,25 @@ class SourceMachine:
         """There is no connection: nothing is sent, and no answer is missed."""
         self.child = ""
 
-    def on_unreachable(self, child: str) -> None:
-        """The child that is to read this source cannot be reached, or can be again: the root hears of it."""
-        if child != self.avoid:
-            self.avoid, self._greeted = child, ""
+    def on_unreachable(self, child: str, failures: int) -> None:
+        """The child that is to read this source cannot be reached, or can be again: the root hears of it, and
+        of every further attempt that has failed."""
+        if (child, failures) != (self.avoid, self._failures):
+            self.avoid, self._failures, self._greeted = child, failures, ""
 
     def is_silent(self, now: int) -> bool:
-        """Whether the child answers neither records nor questions."""
-        return bool(self.child and self._under_way) and now - self._heard > self.settings.silence
+        """Whether the child answers neither records nor questions, or the root no hello that it passes on."""
+        waits = bool(self._under_way) or (self.source is None and self.fenced is None)
+        return bool(self.child) and waits and now - self._heard > self._silence
+
+    def on_silence(self) -> None:
+        """The connection was given up because nothing was heard on it. The next one has twice as long: the
+        way may be narrow, or the child busy, and what is sent anew takes as long again."""
+        self._silences = min(self._silences + 1, SILENCE_DOUBLINGS)
+
+    @property
+    def _silence(self) -> int:
+        return self.settings.silence << self._silences
 
     def send(self, now: int) -> list[Send]:
         """Send what is there, as far as there is room on the way."""
@@ -187,7 +210,7 @@ class SourceMachine:
             columns = Columns(
                 self._link.stream, self._link.next_id(), self._numbered(found), self.spool.opening
             )
-            self._under_way.append(_Sent(columns, now))
+            self._under_way.append(_Sent(columns, now, now))
             out.add(self._link.parent, columns)
         return out.sends
 
@@ -264,6 +287,7 @@ class SourceMachine:
     def _welcomed(self, message: Welcome) -> None:
         self.fenced, self._patience = None, self.settings.repeat
         self.assigned = (message.child, message.address)
+        self.welcomes += 1
         self.spool.confirm(message.opening)
         # The same name behind another number: it is another root, which has lost its log.
         if (message.source, message.offset) != (self.source, self._offset):
@@ -274,9 +298,12 @@ class SourceMachine:
             self._acknowledged, self._committed = max(self.spool.base - message.offset, 0), 0
             self._under_way, self._probe = [], None
 
-    def _acked(self, id: str) -> None:
+    def _acked(self, id: str, now: int) -> None:
         ids = [sent.columns.id for sent in self._under_way]
         if id in ids:
+            # Where answers take long they may go on to.
+            if now - self._under_way[ids.index(id)].began <= self.settings.silence:
+                self._silences = 0
             # In order on one stream: what was sent before it has arrived too.
             done = ids.index(id) + 1
             self._acknowledged = self._under_way[done - 1].last
