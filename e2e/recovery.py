@@ -234,7 +234,9 @@ class Trial:
     waits: tuple[str, ...]
 
     def __str__(self) -> str:
-        waits = f"; said: {' | '.join(self.waits)}" if self.waits else ""
+        # The end of the sentence: what is waited for.
+        reasons = sorted({wait.rpartition("): ")[2] for wait in self.waits})
+        waits = f"; said: {' | '.join(reasons)}" if reasons else ""
         return f"ready after {self.ready:.1f} s, all flow {self.recovery:.1f} s later{waits}"
 
 

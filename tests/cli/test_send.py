@@ -324,6 +324,24 @@ def test_what_waits_is_not_guessed_before_it_is_connected(shared: Tree, tmp_path
     assert (summary(done)["problem"], summary(done)["fenced"]) == (None, {})
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_sender_that_makes_no_progress_says_whom_it_has_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
+    path = written(tmp_path / "x.csv", [f"{NOW + n},1,k,s{n}" for n in range(5)], "ts,value,key,source")
+    done = send(NOWHERE, path, "--timeout", "3s", *more, spool=tmp_path / "spools")
+    assert done.exit_code == 3
+    # On the terminal, the first of them, and how many more.
+    assert f"s0: no progress for 0 s (tried {NOWHERE}: " in done.stderr
+    assert ": no child can be reached" in done.stderr
+    assert "2 more sources wait" in done.stderr
+    if more:
+        waits = summary(done)["waits"]
+        assert waits.keys() == {f"s{n}" for n in range(5)}
+        assert all(f"(tried {NOWHERE}: " in wait for wait in waits.values())
+
+
 @pytest.mark.parametrize("content", ["", "ts,value\n"])
 def test_an_input_without_events_is_said_to_be_one(shared: Tree, tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.csv"

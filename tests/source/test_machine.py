@@ -141,3 +141,55 @@ def test_a_child_that_answers_questions_is_not_silent(tmp_path: Path) -> None:
                 machine.step("c", Commit(sent.stream, {}, None), now)
             now += settings.retry
         assert machine.is_silent(now + settings.silence)
+
+
+def test_each_silent_connection_has_twice_as_long(tmp_path: Path) -> None:
+    """What is sent anew takes as long again where the way is narrow; an answer in time ends that."""
+    settings = Settings(rows=100)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        machine, _ = welcomed(spool)
+        now, borne = 0, []
+        for _ in range(8):
+            machine.connect("c", now)
+            (sent,) = [each.message for each in machine.send(now) if isinstance(each.message, Columns)]
+            begin = now
+            while not machine.is_silent(now):
+                now += settings.silence // 4
+            borne.append(round((now - begin) / settings.silence, 2))
+            machine.on_silence()
+        assert borne == [1.25, 2.25, 4.25, 8.25, 16.25, 16.25, 16.25, 16.25]
+        machine.step("c", Ack(sent.stream, sent.id), begin + settings.silence)
+        spool.append(np.arange(100, 200), np.ones(100))
+        machine.send(begin + settings.silence)
+        assert machine.is_silent(begin + 2 * settings.silence + 1)
+
+
+def test_a_child_through_which_no_hello_is_answered_is_silent(tmp_path: Path) -> None:
+    settings = Settings()
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        machine = SourceMachine("s", spool, settings)
+        machine.connect("c", 0)
+        assert not machine.is_silent(settings.silence)
+        assert machine.is_silent(settings.silence + 1)
+        # One that is told why it may not come has been answered.
+        machine.step("c", Fenced("s", spool.opening, "another spool has this name"), 0)
+        assert not machine.is_silent(settings.silence + 1)
+
+
+def test_the_root_hears_of_every_attempt_to_reach_the_child_that_failed(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        machine, _ = welcomed(spool)
+        machine.tick(1)
+        for failures in (1, 2, 3):
+            machine.on_unreachable("b", failures)
+            assert [each.avoid for each in hellos_of(machine, failures)] == ["b"]
+            machine.on_unreachable("b", failures)
+            assert hellos_of(machine, failures) == []
+        machine.on_unreachable("", 3)
+        assert [each.avoid for each in hellos_of(machine, 4)] == [""]
+
+
+def hellos_of(machine: SourceMachine, now: int) -> list[Hello]:
+    return [each.message for each in machine.tick(now) if isinstance(each.message, Hello)]

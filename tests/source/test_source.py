@@ -21,6 +21,8 @@ from headwater_source import Source, origin
 from headwater_source.columns import Events
 from headwater_source.origin import Beginning, Origin
 from headwater_source.spool import Spool
+from headwater_wire.exchange import Exchange
+from headwater_wire.messages import Codec
 from tests.patience import PATIENCE
 from tests.tree.processes import QUERIES, document, tree
 
@@ -54,6 +56,55 @@ def test_a_program_sends_and_waits_until_it_is_counted(tmp_path: Path) -> None:
         (0, 4, 4.0),
         (1_000_000, 2, 8.0),
     ]
+
+
+async def until_it_waits(source: Source) -> str:
+    async with asyncio.timeout(PATIENCE):
+        while (wait := source.wait) is None:
+            await asyncio.sleep(0.01)
+    return wait
+
+
+def test_a_source_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
+
+    async def program() -> None:
+        async with Source("pump", NOWHERE, spool=tmp_path) as source:
+            # Nothing is to be sent: nothing is waited for, however long that lasts.
+            await asyncio.sleep(0.5)
+            assert source.wait is None
+            await source.send(1_700_000_000_000_000, 1.0)
+            assert source.wait is None
+            wait = await until_it_waits(source)
+            assert wait.startswith("no progress for 0 s (tried 127.0.0.1:1: ")
+            assert "UNAVAILABLE" in wait
+            assert wait.endswith(": no child can be reached")
+
+    asyncio.run(program())
+
+
+def test_a_source_whose_root_does_not_answer_names_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
+
+    async def program() -> None:
+        # A child that takes connections, and has no way up.
+        child = Exchange("leaf", lambda sender, message: [], Codec())
+        port = await child.serve("127.0.0.1:0")
+        try:
+            async with Source("pump", f"127.0.0.1:{port}", spool=tmp_path) as source:
+                await source.send(1_700_000_000_000_000, 1.0)
+                wait = ""
+                async with asyncio.timeout(PATIENCE):
+                    while "leaf has answered" not in wait:
+                        wait = await until_it_waits(source)
+                        await asyncio.sleep(0.01)
+                assert wait.endswith("leaf is connected, but the root has not answered through it")
+        finally:
+            await child.close()
+
+    asyncio.run(program())
 
 
 def accepted(directory: Path, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Batch:
