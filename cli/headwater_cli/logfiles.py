@@ -27,7 +27,8 @@ def begin(topology: str, output: Path | None) -> Path:
             old.unlink(missing_ok=True)
         now = strftime("%Y-%m-%dT%H-%M-%S", gmtime())
         path = directory / f"{topology}-{now}-{os.getpid()}.jsonl"
-    path.touch()
+    # Also over the log of an earlier run, whose results stay until there are new ones.
+    path.write_bytes(b"")
     return path
 
 
