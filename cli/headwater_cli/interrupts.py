@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import NoReturn
 
 # What shells say of a process that Ctrl-C has ended, or SIGTERM.
 STOPPED, TERMINATED = 130, 143
@@ -30,17 +27,3 @@ def ending_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def cancelled_by_sigterm() -> Iterator[None]:
-    """SIGTERM raises CancelledError in the block, as it does in a run: files are cleared away then."""
-    before = signal.signal(signal.SIGTERM, _cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _cancel(number: int, frame: FrameType | None) -> NoReturn:
-    raise asyncio.CancelledError

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -19,7 +23,7 @@ from headwater.errors import HeadwaterError, Invalid, Problem
 from headwater.timeunits import UNITS, TimeUnit
 from headwater_cli import demo, logfiles, manifests, resultfiles, scales, screen
 from headwater_cli.baseline import run_centrally
-from headwater_cli.interrupts import STOPPED, TERMINATED, cancelled_by_sigterm
+from headwater_cli.interrupts import STOPPED, TERMINATED
 from headwater_cli.picture import Picture
 from headwater_cli.piped import Piped
 from headwater_cli.resultfiles import NoResultFiles
@@ -223,7 +227,7 @@ def run(
         else:
             summary = asyncio.run(work.run(verify=False, echo=echo, windows=not as_lines))
         is_over = True
-        with cancelled_by_sigterm():
+        with _cancelled_by_sigterm():
             # Before anything else that takes time, or fails.
             _keep(work, output, partial=False)
             if verify:
@@ -264,6 +268,20 @@ def run(
     else:
         told(summary, console)
     sys.exit(0 if summary.ok else 1)
+
+
+@contextmanager
+def _cancelled_by_sigterm() -> Iterator[None]:
+    """SIGTERM raises CancelledError in the block, as it does in a run: files are cleared away then."""
+    before = signal.signal(signal.SIGTERM, _cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    raise asyncio.CancelledError
 
 
 def _keep(work: Run, output: Path | None, *, partial: bool) -> None:

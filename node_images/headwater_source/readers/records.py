@@ -10,7 +10,7 @@ import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -75,10 +75,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the input calls the fields; `named` are those that somebody has given a name."""
+    """What the input calls the fields; `named` are those that somebody has given a name.
+
+    `options` says by field with which option that is done, where it is not --columns FIELD=NAME.
+    """
 
     names: Mapping[str, str]
     named: frozenset[str] = frozenset()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def found(self, there: Sequence[str]) -> dict[str, str]:
         """Field to column, of those that are there; Wrong if that makes no event."""
@@ -88,9 +92,10 @@ class Columns:
         found = {field: name for field, name in self.names.items() if name in there}
         missing = {"ts", *self.named} - set(found)
         if missing:
-            field = min(missing)
-            remedy = f"the columns are {listed}; say which it is with --columns {field}=NAME"
-            raise Wrong(f"has no column {self.names[field]!r}", remedy, field)
+            first = min(missing)
+            option = self.options.get(first, f"--columns {first}=NAME")
+            remedy = f"the columns are {listed}; say which it is with {option}"
+            raise Wrong(f"has no column {self.names[first]!r}", remedy, first)
         if not {"value", "mark"} & set(found):
             remedy = f"the columns are {listed}; say which it is with --columns value=NAME"
             raise Wrong("has neither a value nor a mark", remedy, "value")
@@ -242,15 +247,15 @@ def read(raw: Raw, fields: Sequence[str], times: Times) -> tuple[list[Any], list
     """The fields of a record, and everything that is wrong with them."""
     found: list[Any] = []
     problems = []
-    for field, given in zip(fields, raw, strict=True):
+    for column, given in zip(fields, raw, strict=True):
         try:
-            if field == "ts":
+            if column == "ts":
                 found.append(moment(given, times.unit))
                 times.note(given)
             else:
-                found.append(_READ[field](given))
+                found.append(_READ[column](given))
         except Wrong as wrong:
-            problems.append(Problem(field, wrong.problem.message, wrong.problem.remedy))
+            problems.append(Problem(column, wrong.problem.message, wrong.problem.remedy))
     return found, problems
 
 
