@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from headwater.errors import PermanentError, Problem
 from headwater.events import name_problem
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
-from headwater.timeunits import TimeUnit, to_microseconds
+from headwater.timeunits import WORDS, TimeUnit, likely_unit, to_microseconds
 from headwater_source.columns import Coded, Events
-from headwater_source.readers.times import Times
+from headwater_source.readers.times import TIME_UNIT_OPTION, Times
 
 FIELDS = ("ts", "value", "key", "mark", "source", "site")
 # A record as a format gives it: one thing a field, None for none.
@@ -34,7 +35,7 @@ Raw = Sequence[Any]
 TOLD = 10
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}\.[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}\.[0-9]{1,20}([eE][+-]?[0-9]{1,2})?")
 _TS_REMEDY = (
     "give whole microseconds since 1970 (or say which unit it is), or a time such as 2026-01-31T12:00:00.5Z"
 )
@@ -153,9 +154,9 @@ class RecordReader(ABC):
             yield events(good, fields)
 
 
-def moment(given: Any, unit: TimeUnit | None = None) -> int:
+def moment(given: Any, unit: TimeUnit | None = None, option: str = TIME_UNIT_OPTION) -> int:
     """Microseconds since the epoch, of a number in that unit (None: microseconds) or of ISO 8601 text with
-    a zone. A number with a fraction is a time only if its unit is given."""
+    a zone. A number with a fraction is a time only if its unit is given; `option` is how that is done."""
     if isinstance(given, str):
         given = given.strip()
         if _WHOLE.fullmatch(given):
@@ -164,8 +165,8 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
             except ValueError:
                 # Python reads no longer ones.
                 raise Wrong(f"has {len(given)} digits, beyond 64 bits", _TS_REMEDY) from None
-        elif unit is not None and _DECIMAL.fullmatch(given):
-            return _scaled(Decimal(given), unit)
+        elif _DECIMAL.fullmatch(given):
+            given = Decimal(given)
         elif given:
             try:
                 given = datetime.fromisoformat(given)
@@ -176,12 +177,18 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
             raise Wrong(f"is {given.isoformat()} without a zone", "add Z, or an offset such as +02:00")
         past = given - _EPOCH
         return (past.days * 86_400 + past.seconds) * SECOND + past.microseconds
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)
     if given is None or given == "":
         raise Wrong("is missing", _TS_REMEDY)
-    if isinstance(given, float) and unit is not None and math.isfinite(given):
-        return _scaled(Decimal(repr(given)), unit)
+    if isinstance(given, float) and math.isfinite(given):
+        # The shortest text of a float has all digits that were written.
+        given = Decimal(repr(given))
+    if isinstance(given, Decimal) and given.is_finite():
+        if given == given.to_integral_value():
+            given = int(given)
+        elif unit is None:
+            raise Wrong(f"is {given}, with a fraction", _unit_remedy(given, option))
+        else:
+            return _scaled(given, unit)
     if not isinstance(given, int) or isinstance(given, bool):
         raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
@@ -189,9 +196,18 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
     return _bounded(to_microseconds(given, unit or "us"))
 
 
+def _unit_remedy(number: Decimal, option: str) -> str:
+    """What to do about a time with a fraction: give the unit that it looks like."""
+    whole = math.floor(number)
+    unit = likely_unit(np.array([whole], np.int64)) if TS_MIN <= whole <= TS_MAX else None
+    if unit is None:
+        return f"say which unit it is, such as {option.format(unit='s')}, or give whole microseconds"
+    return f"this looks like {WORDS[unit]}: {option.format(unit=unit)}"
+
+
 def _scaled(number: Decimal, unit: TimeUnit) -> int:
     """Microseconds of a number with a fraction; what is finer is cut off."""
-    return _bounded(math.floor(number * to_microseconds(1_000, unit) / 1_000))
+    return _bounded(math.floor(Fraction(number) * to_microseconds(1_000, unit) / 1_000))
 
 
 def _bounded(ts: int) -> int:
