@@ -6,9 +6,11 @@ import asyncio
 import csv
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from headwater import aggregate
 from headwater.queries import Query
 from headwater.topology import topology_of
 from headwater.windows import Session, Tumbling
-from headwater_cli import baseline, launch, logfiles, manifests, resultfiles
+from headwater_cli import baseline, launch, logfiles, manifests, resultfiles, runs
 from headwater_cli.app import main
 from headwater_cli.baseline import central_document
 from headwater_cli.forwarding import forwarding
@@ -269,6 +271,56 @@ def test_an_error_names_the_log_and_what_it_says(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"level":"error","message":"disk full"}\n{"level":"info","message":"ended"}\nnoise\n')
     assert logfiles.last_problem(log) == f": disk full; its log is {log}"
+
+
+def test_an_error_of_a_process_that_died_with_a_traceback_is_its_exception(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    trace = 'Traceback (most recent call last):\n  File "x.py", line 7, in <module>\n    main()\n'
+    # Other processes write into the same file meanwhile.
+    other = '{"level":"info","message":"ended"}\n'
+    log.write_text(
+        f'{{"level":"error","message":"disk full"}}\n{other}{trace}{other}OSError: gone\nmore of it\n{other}'
+    )
+    assert logfiles.last_problem(log) == f": OSError: gone; its log is {log}"
+    log.write_text(f"{other}setpriv: out of processes\n\n{other}5\n")
+    assert logfiles.last_problem(log) == f": setpriv: out of processes; its log is {log}"
+    # A line that is cut by the end that is looked at says nothing.
+    log.write_text(f'{{"level":"info","message":"{"x" * logfiles.TAIL}"}}\n')
+    assert logfiles.last_problem(log) == f"; its log is {log}"
+
+
+def test_without_a_home_that_can_be_written_logs_are_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").write_text("no directory")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    tree = ["--engine", "embedded", "--children", "1", "--layers", "", "--seconds", "1"]
+    command = [sys.executable, "-m", "headwater_cli", "run", str(FIRST), *tree]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (log,) = tmp_path.glob("headwater-user-*/headwater/logs/*.jsonl")
+    assert f"logs: {log}" in done.stdout
+    assert log.parents[2].stat().st_mode & 0o077 == 0
+
+
+def test_without_any_home_logs_and_notes_are_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = tmp_path / f"headwater-user-{os.getuid()}"
+    assert logfiles.begin("plant", None).is_relative_to(own)
+    assert runs.directory().is_relative_to(own)
+    # Nothing is written where somebody else has put a link before.
+    own.rename(tmp_path / "elsewhere")
+    own.symlink_to(tmp_path / "elsewhere")
+    assert not logfiles.begin("plant", None).is_relative_to(own)
 
 
 def test_the_first_run_keeps_its_results_and_shows_the_point(tmp_path: Path) -> None:
