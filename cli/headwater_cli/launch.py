@@ -348,9 +348,11 @@ def _fail(summary: Summary, problem: str, as_lines: bool) -> NoReturn:
 
 
 def _save(path: Path, picture: Picture, summary: Summary) -> None:
-    """The last picture and the closing lines as SVG."""
+    """The last picture, the closing lines and a legend as SVG."""
     recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
     recording.print(picture)
     told(summary, recording)
+    recording.print()
+    recording.print(picture.legend())
     title = f"headwater run: {summary.topology}"
     path.write_text(recording.export_svg(title=title, unique_id="headwater-run"), encoding="utf-8")

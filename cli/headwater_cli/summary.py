@@ -10,6 +10,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
+# What is well, and what somebody has to see to.
+GOOD, ALARM = "bold green", "bold red"
 # How many nodes that were overrun are told of, and how many sources that were moved.
 OVERRUN, MOVED = 8, 100
 # From how many seconds of events on it is told that sources were held back.
@@ -143,9 +145,9 @@ def told(summary: Summary, console: Console) -> None:
     for line in _lines(summary):
         console.print(line, highlight=False, soft_wrap=True)
     if summary.differing == 0:
-        console.print("every window equals the oracle", style="bold green", soft_wrap=True)
+        console.print("every window equals the oracle", style=GOOD, soft_wrap=True)
     for problem in summary.problems:
-        console.print(Text(problem), style="bold red", soft_wrap=True)
+        console.print(Text(problem), style=ALARM, soft_wrap=True)
     if summary.output is not None:
         until = ", of what came out before the run ended" if summary.output_is_partial else ""
         console.print(
