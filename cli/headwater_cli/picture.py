@@ -60,9 +60,9 @@ class Picture:
         """What rows, columns and colours mean, for a picture that is looked at without this program."""
         says = (
             "Rows are the tree: events go from the sources through each layer of nodes to the root, which "
-            "gives the windows. in: events received; out: events sent on and counted; up: bytes sent to the "
-            "next row; lag: event time behind the sources. Watermark: windows that end before it are "
-            "complete. Latency: from the last event that a window waits for to its result. "
+            "gives the windows. in: events received; out: of these, counted by the root (of sources: sent); "
+            "up: bytes sent to the next row; lag: event time behind the sources. Watermark: windows that end "
+            "before it are complete. Latency: from the last event that a window waits for to its result. "
         )
         if any(row.headroom is not None for row in self.rows):
             says += "Headroom: unused share of the limit, at the fullest node. "
