@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headwater import Invalid, Query, Results, Tumbling, aggregate
+from headwater import Invalid, Query, Results, Root, Tumbling, aggregate
 
 BEGIN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = 1_000_000
@@ -67,6 +67,28 @@ def test_without_a_name_there_must_be_one_query(results: Results) -> None:
     with pytest.raises(Invalid, match=r"query: is missing, and there are several \(trend, lots\); name one"):
         results.to_pandas()
     assert len(aggregate(EVENTS, TREND).to_pandas()) == 3
+
+
+@pytest.mark.parametrize("package", ["pandas", "arrow", "polars"])
+def test_a_query_that_is_not_known_is_refused(results: Results, package: str) -> None:
+    said = r"query: 'trned' is not known; give one of the queries: trend, lots"
+    with pytest.raises(Invalid, match=said):
+        getattr(results, f"to_{package}")("trned")
+    with pytest.raises(Invalid, match=said):
+        getattr(aggregate({"ts": [], "value": [], "machine": []}, [TREND, LOTS]), f"to_{package}")("trned")
+
+
+@pytest.mark.parametrize("package", ["pandas", "arrow", "polars"])
+def test_a_query_without_windows_is_an_empty_table(package: str) -> None:
+    empty: dict[str, list[Any]] = {"ts": [], "value": [], "machine": []}
+    results = aggregate(empty, [TREND, LOTS])
+    for query, column in (("trend", "start"), ("lots", "first_rank")):
+        table = getattr(results, f"to_{package}")(query)
+        assert len(table) == 0
+        assert column in (table.column_names if package == "arrow" else table.columns)
+    root = Root([TREND, LOTS], expected=1)
+    assert len(getattr(root.take(), f"to_{package}")("lots")) == 0
+    assert len(getattr(aggregate(empty, TREND), f"to_{package}")()) == 0
 
 
 def test_a_package_that_is_missing_is_named(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:

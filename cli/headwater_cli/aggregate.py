@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -14,12 +15,14 @@ from headwater.errors import HeadwaterError
 from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.tables import aggregate as aggregate_table
+from headwater.timeunits import UNITS, TimeUnit
 from headwater.windows import Session, Sliding, Tumbling, Window, is_count
 from headwater_cli.resulttables import FORMATS, ResultTable
 from headwater_root import resultlines
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import FORMATS as INPUTS
-from headwater_source.readers import columns_of, open_input
+from headwater_source.readers import TIME_UNIT_HELP, columns_of, open_input
+from headwater_source.readers.records import Columns
 
 WINDOWS = "10s (tumbling), 10s/1s (sliding), session:30s, count:1000 or count:1000/100"
 
@@ -61,6 +64,7 @@ def _functions(text: str) -> list[str]:
 @click.option("--key", help="The column of the key, for windows of each key.")
 @click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp.")
 @click.option("--input-format", type=click.Choice(INPUTS), help="Of FILE; otherwise its suffix says it.")
+@click.option("--time-unit", type=click.Choice(UNITS), help=TIME_UNIT_HELP)
 @click.option("--skip-bad", is_flag=True, help="Pass over bad records and count them; else fail.")
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 def aggregate(
@@ -70,28 +74,37 @@ def aggregate(
     key: str | None,
     columns: str,
     input_format: str | None,
+    time_unit: TimeUnit | None,
     skip_bad: bool,
     format: str,
 ) -> None:
     """Compute the windows of FILE (- is the standard input) on this machine, without a tree.
 
     \b
-    headwater aggregate day.csv --window 1min --aggregate count,avg,max
+    headwater aggregate day.csv --window 1m --aggregate count,avg,max
     headwater aggregate day.csv --window 10s/1s --aggregate avg --key machine --columns ts=time,value=temp
     headwater aggregate day.jsonl --window session:30s --aggregate count --key machine --format csv
 
-    No event is late: all of them are there.
+    No event is late: all of them are there. Sites are read only where --columns names a column for them.
     """
     name = ",".join(_functions(functions))
     query = Query(_id_of(name), window, _functions(functions), key_by=key)
     try:
         validate([query])
-        called = columns_of(",".join(filter(None, [columns, f"key={key}" if key else ""])))
-        reader = open_input(file, input_format, called, skip_bad=skip_bad)
+        reader = open_input(
+            file,
+            input_format,
+            _fields(columns, key),
+            skip_bad=skip_bad,
+            time_unit=time_unit,
+            strict_times=True,
+            format_option="--input-format",
+        )
         parts = [part for part in reader if len(part)]
         if not parts:
             raise click.ClickException(f"{file} holds no events")
-        found = aggregate_table(_columns(parts, key), query, key="key" if key else None)
+        # The reader has made microseconds of all times, and judged them.
+        found = aggregate_table(_columns(parts, key), query, key="key" if key else None, unit="us")
     except (HeadwaterError, OSError) as error:
         raise click.ClickException(str(error)) from None
     counts = {query.id} if is_count(window) else set()
@@ -101,6 +114,19 @@ def aggregate(
         click.echo(
             f"{reader.skipped_count + refused:,} records are in no window: bad, or not finite", err=True
         )
+
+
+def _fields(columns: str, key: str | None) -> Columns:
+    """What the input calls the fields; sites only if they are asked for, for no window depends on them."""
+    found = columns_of(columns)
+    if "key" in found.named:
+        raise click.UsageError(
+            f"give --key {found.names['key']} and take key out of --columns, for --key names its column"
+        )
+    names = {field: name for field, name in found.names.items() if field != "site" or field in found.named}
+    if key is None:
+        return replace(found, names=names)
+    return Columns(names | {"key": key}, found.named | {"key"}, {"key": "--key NAME"})
 
 
 def _id_of(functions: str) -> str:
@@ -114,8 +140,8 @@ def _rows(results: Results) -> list[dict[str, Any]]:
 
 def _columns(parts: Sequence[Events], key: str | None) -> dict[str, Any]:
     """The parts of an input as one table."""
-    if key is not None and any(part.key is None for part in parts):
-        raise click.ClickException(f"the input has no column {key!r}; name the one of the key with --key")
+    if key is not None and not any(part.key is not None and any(part.key.names) for part in parts):
+        raise click.ClickException(f"no record has a key in {key!r}; name its column with --key, or drop it")
     values: Any = np.concatenate([part.value for part in parts])
     if any(part.bare is not None for part in parts):
         bare = np.concatenate(

@@ -107,7 +107,7 @@ def main() -> None:
     headwater validate examples/factory.yaml
     headwater run examples/factory.yaml --seconds 10 --verify
     headwater results build/run --query machine-trend
-    headwater aggregate day.csv --window 1min --aggregate avg,max
+    headwater aggregate day.csv --window 1m --aggregate avg,max
     headwater send day.csv --to 127.0.0.1:7070 --name boiler-7
     headwater query add load.yaml
     headwater source retire boiler-7

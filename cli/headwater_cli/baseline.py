@@ -7,6 +7,7 @@ rather fewer.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -39,7 +40,10 @@ def central_document(document: dict[str, Any]) -> tuple[dict[str, Any], list[str
 async def run_centrally(
     document: dict[str, Any], widths: Sequence[int], seconds: int, events: int | None, log: Path | None
 ) -> Central:
-    """Run the queries of a manifest centrally, in a tree of these widths; raises what a run raises."""
+    """Run the queries of a manifest centrally, in a tree of these widths.
+
+    Raises what a run raises, and KeyboardInterrupt after Ctrl-C.
+    """
     central, left_out = central_document(document)
     if not central["spec"]["queries"]:
         return Central(left_out=left_out)
@@ -47,6 +51,12 @@ async def run_centrally(
     work = Run(topology_of(central), central, children, above, seconds, events, fast=True, log=log)
     try:
         found = await work.run(verify=False)
+    except asyncio.CancelledError:
+        if work.interrupted:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         work.clean()
-    return Central(found.raw_bytes, found.layers, found.windows, found.seconds, left_out)
+    return Central(
+        found.raw_bytes, found.layers, found.windows, found.seconds, left_out, list(found.problems)
+    )

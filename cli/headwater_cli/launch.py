@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -213,27 +217,31 @@ def run(
     except (manifests.BadManifest, HeadwaterError, NoResultFiles, OSError) as error:
         _fail(summary, _sentence(error), as_lines)
     console = Console(stderr=as_lines)
+    echo = partial(click.echo, err=True) if as_lines else click.echo
+    is_over = False
     try:
         if console.is_terminal and not as_lines:
             with Live(console=console, refresh_per_second=5) as live:
-                summary = asyncio.run(work.run(verify=verify, live=live))
+                summary = asyncio.run(work.run(verify=False, live=live))
                 live.update(work.picture(whole=True))
-                if baseline:
-                    live.console.print("the same events once more, every one forwarded to the root")
-                    summary.central = _central(work, document, seconds or 10, events, log)
         else:
-            echo = partial(click.echo, err=True) if as_lines else click.echo
-            summary = asyncio.run(work.run(verify=verify, echo=echo, windows=not as_lines))
+            summary = asyncio.run(work.run(verify=False, echo=echo, windows=not as_lines))
+        is_over = True
+        with _cancelled_by_sigterm():
+            # Before anything else that takes time, or fails.
+            _keep(work, output, partial=False)
+            if verify:
+                work.verify()
             if baseline:
                 echo("the same events once more, every one forwarded to the root")
                 summary.central = _central(work, document, seconds or 10, events, log)
-        if output is not None:
-            outbox = Outbox(work.directory / "root" / "outbox")
-            resultfiles.write(output, (lines for _, lines in outbox.read(0)), found.queries)
-            summary.output = str(output)
-        if svg is not None:
-            _save(svg, work.picture(whole=True), summary)
+            summary.judge()
+            if svg is not None:
+                _save(svg, work.picture(whole=True), summary)
     except (KeyboardInterrupt, asyncio.CancelledError) as stopped:
+        _keep(work, output, partial=True)
+        if is_over:
+            work.summary.judge()
         if as_lines:
             click.echo(as_json(work.summary))
         else:
@@ -242,7 +250,13 @@ def run(
         by_hand = work.interrupted or isinstance(stopped, KeyboardInterrupt)
         sys.exit(STOPPED if by_hand else TERMINATED)
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
-        _fail(work.summary, _sentence(error) + logfiles.last_problem(log), as_lines)
+        _keep(work, output, partial=True)
+        kept = ""
+        if work.summary.output is not None:
+            kept = f"; what came out before is in {output}" if work.summary.output_is_partial else ""
+        elif work.summary.unwritten is not None:
+            kept = f"; what came out before could not be written: {work.summary.unwritten}"
+        _fail(work.summary, _sentence(error) + logfiles.last_problem(log) + kept, as_lines)
     finally:
         work.clean()
     for bad in piped.skipped if piped is not None else ():
@@ -256,8 +270,44 @@ def run(
     sys.exit(0 if summary.ok else 1)
 
 
+@contextmanager
+def _cancelled_by_sigterm() -> Iterator[None]:
+    """SIGTERM raises CancelledError in the block, as it does in a run: files are cleared away then."""
+    before = signal.signal(signal.SIGTERM, _cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _cancel(number: int, frame: FrameType | None) -> NoReturn:
+    raise asyncio.CancelledError
+
+
+def _keep(work: Run, output: Path | None, *, partial: bool) -> None:
+    """Write the results, unless they were written before; `partial`: those of a run that did not end well.
+
+    Without any of them the results of an earlier run stay. A volume that fails is a problem of the run.
+    """
+    summary, made = work.summary, work.directory / "root" / "outbox"
+    if output is None or summary.output is not None or not (made.is_dir() or not partial):
+        return
+    try:
+        found = [lines for _, lines in Outbox(made).read(0)]
+        if found or not partial:
+            resultfiles.write(output, found, work.topology.queries)
+            summary.output, summary.output_is_partial = str(output), partial
+    except (HeadwaterError, OSError) as error:
+        summary.unwritten = _sentence(error)
+
+
 def _central(work: Run, document: dict[str, Any], seconds: int, events: int | None, log: Path) -> Central:
-    return asyncio.run(run_centrally(document, work.summary.widths[0], seconds, events, log))
+    """The figures of the baseline, or why there are none."""
+    work.summary.central = Central(problems=["it was ended before it was over"])
+    try:
+        return asyncio.run(run_centrally(document, work.summary.widths[0], seconds, events, log))
+    except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
+        return Central(problems=[_sentence(error) + logfiles.last_problem(log)])
 
 
 def _check_size(work: Run) -> None:
@@ -298,9 +348,11 @@ def _fail(summary: Summary, problem: str, as_lines: bool) -> NoReturn:
 
 
 def _save(path: Path, picture: Picture, summary: Summary) -> None:
-    """The last picture and the closing lines as SVG."""
+    """The last picture, the closing lines and a legend as SVG."""
     recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
     recording.print(picture)
     told(summary, recording)
+    recording.print()
+    recording.print(picture.legend())
     title = f"headwater run: {summary.topology}"
     path.write_text(recording.export_svg(title=title, unique_id="headwater-run"), encoding="utf-8")

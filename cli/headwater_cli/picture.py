@@ -9,11 +9,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from headwater_cli.summary import size
+from headwater_cli.summary import ALARM, GOOD, size
 from headwater_cli.times import moment, seconds
 
 # Of how many nodes the headroom is shown, those that have the least.
 NODES = 12
+# What explains is not in the way of what is shown.
+LEGEND = "dim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,21 @@ class Picture:
     def __rich__(self) -> Group:
         latest = Text("\n".join(self.latest), no_wrap=True, overflow="ellipsis")
         return Group(self._layers(), *self._lines(), latest)
+
+    def legend(self) -> Text:
+        """What rows, columns and colours mean, for a picture that is looked at without this program."""
+        says = (
+            "Rows are the tree: events go from the sources through each layer of nodes to the root, which "
+            "gives the windows. in: events received; out: of these, counted by the root (of sources: sent); "
+            "up: bytes sent to the next row; lag: event time behind the sources. Watermark: windows that end "
+            "before it are complete. Latency: from the last event that a window waits for to its result. "
+        )
+        if any(row.headroom is not None for row in self.rows):
+            says += "Headroom: unused share of the limit, at the fullest node. "
+        found = Text().append(f"{says}Colours: ", style=LEGEND)
+        found.append("red", style=ALARM).append(" is an overrun node or a problem, ", style=LEGEND)
+        found.append("green", style=GOOD).append(" a check that the run has passed.", style=LEGEND)
+        return found
 
     def _layers(self) -> Table:
         table = Table(title=f"headwater: {self.topology}", title_justify="left")
@@ -94,4 +111,4 @@ class Picture:
 def _left(headroom: float | None) -> Text:
     if headroom is None:
         return Text("")
-    return Text(f"{headroom:.0%}", style="bold red" if headroom < 0 else "")
+    return Text(f"{headroom:.0%}", style=ALARM if headroom < 0 else "")

@@ -17,17 +17,16 @@ from headwater.rows import TS_MIN
 from headwater.timeunits import TimeUnit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
+from headwater_cli.generator import AFTER
 from headwater_cli.times import moment
 from headwater_node.configuration import FUTURE
 from headwater_source.columns import Events
-from headwater_source.readers import BadRecord, columns_of, open_input
+from headwater_source.readers import BadRecord, columns_of, format_of, open_input
 
 # Whose records are that name no source.
 UNNAMED = "input"
 # So many events the oracle can be asked about in reasonable time and memory.
 VERIFIABLE = 1_000_000
-# Events may come within reach of the clock while a run goes on; so long it may take, in microseconds.
-RUN_TIME = 3_600 * SECOND
 
 
 class Piped:
@@ -49,9 +48,10 @@ class Piped:
         self.feeds: dict[str, Kept] = {}
         self.events = 0
         names: set[str] = set()
-        # Whether a record has a key; of a pipe, whether its first part has a column for it.
-        has_keys = False
         called = columns_of(columns)
+        self._topology, self._format = topology, format_of(path, format)
+        # Whether it is known that the input has keys, or needs none.
+        self._keys_judged = False
         self._open = partial(
             open_input, path, format, called, skip_bad=skip_bad, time_unit=time_unit, strict_times=True
         )
@@ -59,11 +59,15 @@ class Piped:
         # What was read of it already, and what follows; None: it is read again from the beginning.
         self._parts: Iterable[Events] | None = None
         if Path(path).is_file():
+            has_keys = False
             # Read once to see who is in it: the root waits for all of them before it decides anything.
             for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
                 _require_not_ahead(self._reader.name, part)
-                has_keys = has_keys or (part.key is not None and any(part.key.names))
+                has_keys = has_keys or _has_key(part)
+            if names and not has_keys:
+                _require_no_keys(self._reader.name, topology)
+            self._keys_judged = True
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
             parts = (part for part in self._reader if len(part))
@@ -71,21 +75,32 @@ class Piped:
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
             for part in first:
                 _require_not_ahead(self._reader.name, part)
-            has_keys = any(part.key is not None for part in first)
+                self._judge_keys(part)
             self._parts = chain(first, parts)
         if not names:
             said = f"holds no events, but {self.bad:,} bad records" if self.bad else "holds no events"
             remedy = "give one with a record for each event; there is nothing to run or to verify"
             raise Invalid(f"{self._reader.name} cannot be run", [Problem("input", said, remedy)])
-        if not has_keys:
-            _require_no_keys(self._reader.name, topology)
         self.expected = len(names)
 
     def __iter__(self) -> Iterator[Events]:
-        if self._parts is not None:
-            return iter(self._parts)
-        self._reader = self._open()
-        return iter(self._reader)
+        if self._parts is None:
+            self._reader = self._open()
+        for part in self._reader if self._parts is None else self._parts:
+            # Of a pipe only the first part was judged before the run began.
+            _require_not_ahead(self._reader.name, part)
+            self._judge_keys(part)
+            yield part
+
+    def _judge_keys(self, part: Events) -> None:
+        """Refuse a pipe whose first events have no key if a query groups by it; heartbeats need none."""
+        if self._keys_judged or not _has_event(part):
+            return
+        self._keys_judged = True
+        # A header says that there are keys, though these have none; JSON lines have no header.
+        has_keys = _has_key(part) if self._format == "jsonl" else part.key is not None
+        if not has_keys:
+            _require_no_keys(self._reader.name, self._topology)
 
     @property
     def skipped(self) -> list[BadRecord]:
@@ -125,17 +140,31 @@ class Piped:
         return (there or named or list(self._classes))[0]
 
 
+def _has_key(part: Events) -> bool:
+    """Whether a record has a key: the reader of JSON lines gives a column in any case."""
+    return part.key is not None and any(part.key.names)
+
+
+def _has_event(part: Events) -> bool:
+    """Whether a record is more than a heartbeat."""
+    if part.bare is None:
+        return len(part) > 0
+    return not part.bare.all() or part.mark is not None
+
+
 def _require_not_ahead(name: str, part: Events) -> None:
-    """Refuse events that no child reads during this run: it would wait for them until it gives up."""
+    """Refuse events that no child reads by now, or whose closing heartbeat none does: the run would wait."""
     latest = int(part.ts.max(initial=TS_MIN))
     now = time_ns() // 1_000
-    if latest > now + FUTURE + RUN_TIME:
-        message = f"an event is of {moment(latest)}, which is {_days(latest - now)} ahead of the clock"
-        remedy = "correct its time or take it out: children read events that are at most a day ahead"
+    if latest > now + FUTURE - AFTER:
+        message = f"an event is of {moment(latest)}, which is {_span(latest - now)} ahead of the clock"
+        remedy = f"correct its time or take it out: a run takes events at most {_span(FUTURE - AFTER)} ahead"
         raise Invalid(f"{name} cannot be run", [Problem("ts", message, remedy)])
 
 
-def _days(microseconds: int) -> str:
+def _span(microseconds: int) -> str:
+    if microseconds < 2 * FUTURE:
+        return f"{microseconds / (3_600 * SECOND):.4g} hours"
     return f"{microseconds // (86_400 * SECOND):,} days"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +22,9 @@ from headwater_root import resultlines
 
 LINES, TABLE, COLUMNS, QUERIES = "results.jsonl", "results.csv", "results.parquet", "queries.json"
 LOG = "log.jsonl"
+_RESULTS = (LINES, TABLE, COLUMNS, QUERIES)
+# Behind the name of a file that is being written.
+_UNFINISHED = ".new"
 _FIXED = (
     "query",
     "incarnation",
@@ -42,36 +45,55 @@ class NoResultFiles(Exception):
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory of a run; files of an earlier run are removed, anything else is left alone."""
+    """Make the directory of a run, or refuse one that holds anything else than results.
+
+    The results of an earlier run stay until `write` replaces them; only what a write left unfinished goes.
+    """
     if directory.exists() and not directory.is_dir():
         raise NoResultFiles(f"{directory} is a file; name a directory")
     present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    ours = {LINES, TABLE, COLUMNS, QUERIES, LOG}
-    if present - ours:
-        strange = ", ".join(sorted(present - ours)[:3])
-        raise NoResultFiles(f"{directory} holds other files ({strange}); name an empty or a new directory")
+    unfinished = {name + _UNFINISHED for name in _RESULTS}
+    if strange := present - {*_RESULTS, *unfinished, LOG}:
+        shown = ", ".join(sorted(strange)[:3])
+        raise NoResultFiles(f"{directory} holds other files ({shown}); name an empty or a new directory")
     directory.mkdir(parents=True, exist_ok=True)
-    for name in present & ours:
+    for name in present & unfinished:
         (directory / name).unlink()
 
 
 def write(directory: Path, outbox: Iterable[bytes], queries: Iterable[Query]) -> list[str]:
-    """Write the results of a run; gives the names of the files."""
-    listed = list(queries)
-    known = {query.id: {"keyBy": query.key_by, "counts": is_count(query.window)} for query in listed}
-    (directory / QUERIES).write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    """Write the results of a run in place of those of an earlier one; gives the names of the files.
+
+    All files are written under other names first: if one fails, the earlier results stay as they are.
+    """
+    fresh = {name: directory / (name + _UNFINISHED) for name in _RESULTS}
+    try:
+        names = _write_all(fresh, outbox, list(queries))
+        for name in names:
+            fresh[name].replace(directory / name)
+        for name in set(_RESULTS) - set(names):
+            (directory / name).unlink(missing_ok=True)
+    finally:
+        for path in fresh.values():
+            path.unlink(missing_ok=True)
+    return names
+
+
+def _write_all(paths: Mapping[str, Path], outbox: Iterable[bytes], queries: Sequence[Query]) -> list[str]:
+    known = {query.id: {"keyBy": query.key_by, "counts": is_count(query.window)} for query in queries}
+    paths[QUERIES].write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     rows: list[dict[str, Any]] = []
-    with (directory / LINES).open("wb") as file:
+    with paths[LINES].open("wb") as file:
         for lines in outbox:
             file.write(lines)
             rows += resultlines.decode(lines)
-    counts = {query.id for query in listed if is_count(query.window)}
+    counts = {query.id for query in queries if is_count(query.window)}
     flat = [flatten(row, counts) for row in rows]
     functions = list(dict.fromkeys(name for row in rows for name in row["values"] if name != "count"))
-    write_csv(directory / TABLE, flat, functions)
-    names = [LINES, TABLE]
+    write_csv(paths[TABLE], flat, functions)
+    names = [QUERIES, LINES, TABLE]
     if find_spec("pyarrow") is not None:
-        _write_parquet(directory / COLUMNS, flat, functions)
+        _write_parquet(paths[COLUMNS], flat, functions)
         names.append(COLUMNS)
     return names
 

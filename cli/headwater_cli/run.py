@@ -202,15 +202,18 @@ class Run:
             # From here on Ctrl-C is an exception again: nothing is left that has to end in order.
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().remove_signal_handler(number)
-            self._verify()
+            self.verify()
         self.summary.judge()
         return self.summary
 
-    def _verify(self) -> None:
+    def verify(self) -> None:
+        """Compare every window with the oracle, once the run is over."""
         if self.piped is None or self.piped.verifiable:
+            self.summary.unverified = "it was ended before every window was compared with the oracle"
             read, feeds = self.senders.tally.read, self.senders.feeds
             feeds = [Cut(feed, read[feed.name]) if feed.name in read else feed for feed in feeds]
             self.summary.differing = differing(self.topology, self.directory, feeds)
+            self.summary.unverified = None
         else:
             self.summary.unverified = (
                 f"{self.piped.events:,} events are too many to verify; at most {VERIFIABLE:,} are compared"

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from headwater_cli import userfiles
+
 
 @dataclass(frozen=True, slots=True)
 class LocalRun:
@@ -21,9 +23,13 @@ class LocalRun:
 
 
 def directory() -> Path:
-    """Where the notes are: what ends with the session if there is such a place, else the user's cache."""
-    session = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(session) if session else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    """Where the notes are: what ends with the session if there is such a place, else the user's cache, else
+    a temporary directory."""
+    if given := os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("XDG_CACHE_HOME"):
+        base = Path(given)
+    else:
+        home = userfiles.home()
+        base = userfiles.temporary() if home is None else home / ".cache"
     return base / "headwater" / "runs"
 
 

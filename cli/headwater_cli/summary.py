@@ -10,6 +10,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
+# What is well, and what somebody has to see to.
+GOOD, ALARM = "bold green", "bold red"
 # How many nodes that were overrun are told of, and how many sources that were moved.
 OVERRUN, MOVED = 8, 100
 # From how many seconds of events on it is told that sources were held back.
@@ -38,6 +40,13 @@ class Central:
     seconds: float = 0.0
     # Queries that cannot be computed centrally: punctuation windows follow the source they came from.
     left_out: list[str] = field(default_factory=list)
+    # Why its figures are not comparable, if so.
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether it was executed, and every one of its events is accounted for."""
+        return bool(self.layers) and not self.problems
 
 
 @dataclass(slots=True)
@@ -67,6 +76,10 @@ class Summary:
     central: Central | None = None
     # Where results are kept, if they are, and what the processes logged.
     output: str | None = None
+    # Whether these are the results of a run that was stopped or failed, as far as it came.
+    output_is_partial: bool = False
+    # Why results could not be written, if so.
+    unwritten: str | None = None
     log: str | None = None
     differing: int | None = None
     seconds: float = 0.0
@@ -120,6 +133,11 @@ class Summary:
             yield f"the sink {name} did not take the results of {behind:,} positions, and they are gone"
         for name, code in self.failed.items():
             yield f"{name} ended with code {code}"
+        if self.unwritten is not None:
+            yield f"the results could not be written: {self.unwritten}"
+        if self.central is not None:
+            for problem in self.central.problems:
+                yield f"the baseline gives no figures: {problem}"
 
 
 def told(summary: Summary, console: Console) -> None:
@@ -127,12 +145,13 @@ def told(summary: Summary, console: Console) -> None:
     for line in _lines(summary):
         console.print(line, highlight=False, soft_wrap=True)
     if summary.differing == 0:
-        console.print("every window equals the oracle", style="bold green", soft_wrap=True)
+        console.print("every window equals the oracle", style=GOOD, soft_wrap=True)
     for problem in summary.problems:
-        console.print(Text(problem), style="bold red", soft_wrap=True)
+        console.print(Text(problem), style=ALARM, soft_wrap=True)
     if summary.output is not None:
+        until = ", of what came out before the run ended" if summary.output_is_partial else ""
         console.print(
-            Text(f"results: {summary.output}  (headwater results {summary.output})"), soft_wrap=True
+            Text(f"results: {summary.output}{until}  (headwater results {summary.output})"), soft_wrap=True
         )
     if summary.log is not None:
         console.print(Text(f"logs: {summary.log}"), soft_wrap=True)
@@ -177,7 +196,12 @@ def _hops(summary: Summary) -> Iterator[str]:
     hops = [f"{below} to {above}" for below, above in pairwise(names)]
     here = [f"{size(summary.raw_bytes)} raw", *(_of_raw(each) for each in summary.layers)]
     rows = [["bytes sent", "this tree"], *([hop, each] for hop, each in zip(hops, here, strict=True))]
-    if (central := summary.central) is not None:
+    central = summary.central
+    if central is not None and not central.is_comparable:
+        if central.left_out and not central.problems:
+            yield f"no baseline: {', '.join(central.left_out)} cannot be computed from forwarded events"
+        central = None
+    if central is not None:
         rows[0].append("every event to the root (executed)")
         there = [f"{size(central.raw_bytes)} raw", *(_of_raw(each) for each in central.layers)]
         for row, each in zip(rows[1:], there, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND, _SECOND, _MINUTE, _HOUR = 1_000, 1_000_000, 60_000_000, 3_600_000_000
 
 
 def moment(microseconds: int) -> str:
@@ -33,11 +34,26 @@ def seconds(microseconds: float) -> str:
 
 
 def duration(microseconds: int) -> str:
-    """A length of time in its largest whole unit: `10 s`, `250 ms`, `1.5 s`, `2 min`."""
-    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000)):
-        if microseconds >= size:
-            return f"{microseconds / size:.4g} {unit}"
-    return f"{microseconds} µs"
+    """A length of time: `7 µs`, `250 ms`, `1.5 s`, `2 min`, `1 min 1.2 s`, `2 h 30 min`.
+
+    Rounded before its unit is chosen: what rounds to a whole one of the next unit is shown in that.
+    """
+    if microseconds < _MILLISECOND:
+        return f"{microseconds} µs"
+    for unit, size, limit in (("ms", _MILLISECOND, _SECOND), ("s", _SECOND, _MINUTE)):
+        shown = float(f"{microseconds / size:.4g}")
+        if shown * size < limit:
+            return f"{shown:g} {unit}"
+    tenths = _rounded(microseconds, _SECOND // 10)
+    if tenths < _HOUR:
+        minutes, rest = divmod(tenths, _MINUTE)
+        return f"{minutes} min" + (f" {rest / _SECOND:g} s" if rest else "")
+    hours, rest = divmod(_rounded(microseconds, _MINUTE), _HOUR)
+    return f"{hours:,} h" + (f" {rest // _MINUTE} min" if rest else "")
+
+
+def _rounded(microseconds: int, step: int) -> int:
+    return (microseconds + step // 2) // step * step
 
 
 def interval(start: int, end: int) -> str:

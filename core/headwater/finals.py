@@ -29,7 +29,7 @@ class Finals:
             error, self._unlowered = self._unlowered, None
             raise error
         blocks, self._blocks = self._blocks, []
-        return Results(blocks)
+        return Results(blocks, known=self._catalog.queries)
 
     def collect(self, groups: Iterable[Group]) -> FunctionFailed | None:
         """Lower what groups have closed; gives what a user's function raised in doing so, if one did."""

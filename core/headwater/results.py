@@ -144,9 +144,18 @@ class Block:
 class Results:
     """The windows that were closed since the last time, ordered by end, query, site, key and start."""
 
-    def __init__(self, blocks: Sequence[Block], accounts: Mapping[str, Account] | None = None) -> None:
-        """`accounts` say what became of every record, by source, where the results are of all of them."""
+    def __init__(
+        self,
+        blocks: Sequence[Block],
+        accounts: Mapping[str, Account] | None = None,
+        *,
+        known: Sequence[Query] | None = None,
+    ) -> None:
+        """`accounts` say what became of every record, by source, where the results are of all of them;
+        `known` are the queries that were asked, also those without windows, where that is known."""
         self.blocks = tuple(blocks)
+        # Not copied: a root gives results often, and may have many queries.
+        self._known = known
         self.accounts = dict(accounts or {})
         self._rows: list[Result] | None = None
 
@@ -223,10 +232,18 @@ class Results:
                 "the results cannot be a table",
                 [Problem("query", f"is missing, and there are several ({named})", "name one of them")],
             )
-        name = query if query is not None else "".join(present)
+        asked = [*(self._known or ()), *(each for block in self.blocks for each in block.queries)]
+        only = present or list(dict.fromkeys(each.id for each in asked))
+        name = query if query is not None else (only[0] if len(only) == 1 else "")
+        mine = [each for each in asked if each.id == name]
+        if query is not None and self._known is not None and not mine:
+            named = ", ".join(dict.fromkeys(each.id for each in asked)) or "there is none"
+            raise Invalid(
+                "the results cannot be a table",
+                [Problem("query", f"{query!r} is not known", f"give one of the queries: {named}")],
+            )
         columns = self.columns(name)
-        known = [each for block in self.blocks for each in block.queries if each.id == name]
-        if any(is_count(each.window) for each in known):
+        if any(is_count(each.window) for each in mine):
             # Ranks from 1, both of them in the window.
             ranks = {"start": ("first_rank", columns["start"] + 1), "end": ("last_rank", columns["end"])}
             return _Table(dict(ranks.get(field, (field, column)) for field, column in columns.items()), ())

@@ -89,7 +89,8 @@ def aggregate(
     for batch in table.batches():
         root.push(batch)
     root.finish()
-    return Results(root.take().blocks, {name: root.account(name) for name, _ in table.sources})
+    accounts = {name: root.account(name) for name, _ in table.sources}
+    return Results(root.take().blocks, accounts, known=listed)
 
 
 def _require_names(wanted: Mapping[str, object]) -> None:

@@ -20,6 +20,9 @@ from headwater.timeunits import (
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import records
 
+# How a program gives the unit of times.
+UNIT_ARGUMENT = 'unit="{unit}"'
+
 
 def events(
     name: str,
@@ -53,13 +56,13 @@ def _judged(given: Any) -> list[Problem]:
     """The problem of the first times, if they are whole numbers of another unit than microseconds."""
     first = given[:FIRST] if isinstance(given, list | tuple | np.ndarray) else [given]
     if len(first) and all(is_whole(each) for each in first):
-        problem = unit_problem("ts", np.array(first, np.int64), 'unit="{unit}"', strict=False)
+        problem = unit_problem("ts", np.array(first, np.int64), UNIT_ARGUMENT, strict=False)
         return [] if problem is None else [problem]
     return []
 
 
 def _moments(given: Any, unit: TimeUnit | None, problems: list[Problem]) -> Any:
-    if isinstance(given, int | str | datetime | np.integer | np.datetime64):
+    if isinstance(given, int | float | str | datetime | np.integer | np.datetime64):
         given = [given]
     if isinstance(given, np.ndarray) and given.dtype.kind in "iuM" and given.ndim == 1:
         if given.dtype.kind == "M":
@@ -72,7 +75,7 @@ def _moments(given: Any, unit: TimeUnit | None, problems: list[Problem]) -> Any:
             if isinstance(plain, np.datetime64):
                 found.append(int(plain.astype("datetime64[us]").astype(np.int64)))
             else:
-                found.append(records.moment(plain, unit))
+                found.append(records.moment(plain, unit, UNIT_ARGUMENT))
         except records.Wrong as wrong:
             problems.append(Problem(f"ts[{place}]", wrong.problem.message, wrong.problem.remedy))
             found.append(0)

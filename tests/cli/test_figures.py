@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headwater_cli import demo
+from headwater_cli import demo, launch
 from headwater_cli.feeds import PERIOD, Generated, Kept, Repeated
 from headwater_cli.generator import SECOND, Sensor, limited, needed
 from headwater_cli.latency import Latency
@@ -211,6 +213,29 @@ def test_the_picture_and_the_closing_lines() -> None:
     assert "71.2 kB" in text
     assert "sources to children  10.0 kB raw\nchildren to root     123 B (1.2% of raw)\n" in text
     assert "every window equals the oracle" in text
+
+
+def test_a_recorded_picture_explains_itself(tmp_path: Path) -> None:
+    rows = [Row("sources", 12, None, 2_000.0, 7.0, None), Row("root", 1, 1.0, None, None, 0, headroom=-0.1)]
+    path = tmp_path / "run.svg"
+    launch._save(path, Picture("plant", rows, None, None, 0, 0.0), Summary("plant", 2, differing=0))
+    pieces = re.findall(r'<text class="(\S+)" [^>]*>([^<]*)</text>', path.read_text())
+    text = " ".join(" ".join(html.unescape(piece) for _, piece in pieces).split())
+    for word in (
+        "Rows are the tree: ",
+        "in: ",
+        "out: ",
+        "up: ",
+        "lag: ",
+        "Watermark: ",
+        "Latency: ",
+        "Headroom: ",
+    ):
+        assert word in text
+    # Colours are shown in themselves: as the share that is below zero, and as the line of the oracle.
+    style = {" ".join(html.unescape(piece).split()): kind for kind, piece in pieces}
+    assert style["red"] == style["-10%"]
+    assert style["green"] == style["every window equals the oracle"]
 
 
 @pytest.mark.parametrize(

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import html
+import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
+from rich.console import Console
 
+from headwater import aggregate
 from headwater.queries import Query
 from headwater.topology import topology_of
 from headwater.windows import Session, Tumbling
-from headwater_cli import logfiles, manifests, resultfiles
+from headwater_cli import baseline, launch, logfiles, manifests, resultfiles, runs
+from headwater_cli.app import main
 from headwater_cli.baseline import central_document
 from headwater_cli.forwarding import forwarding
 from headwater_cli.resultfiles import NoResultFiles
+from headwater_cli.run import Run
+from headwater_cli.summary import Central, Layer, Summary, told
 from headwater_cli.times import duration, interval
 from headwater_cli.windowlines import WindowLines
-from headwater_root.resultlines import decode
+from headwater_root.resultlines import decode, encode
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples"
@@ -55,7 +67,23 @@ def test_a_count_window_has_ranks_not_times() -> None:
 
 @pytest.mark.parametrize(
     "length, shown",
-    [(7, "7 µs"), (250_000, "250 ms"), (1_500_000, "1.5 s"), (120_000_000, "2 min"), (7_200_000_000, "2 h")],
+    [
+        *[
+            (7, "7 µs"),
+            (250_000, "250 ms"),
+            (1_500_000, "1.5 s"),
+            (120_000_000, "2 min"),
+            (7_200_000_000, "2 h"),
+        ],
+        *[(999, "999 µs"), (1_234_567, "1.235 s"), (999_999, "1 s"), (999_949, "999.9 ms")],
+        *[
+            (59_999_999, "1 min"),
+            (59_990_000, "59.99 s"),
+            (61_234_567, "1 min 1.2 s"),
+            (90_000_000, "1 min 30 s"),
+        ],
+        *[(3_599_960_000, "1 h"), (5_400_000_000, "1 h 30 min"), (3_600_000_000 * 1_200, "1,200 h")],
+    ],
 )
 def test_durations_are_durations(length: int, shown: str) -> None:
     assert duration(length) == shown
@@ -97,6 +125,155 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").exists()
 
 
+def test_results_of_the_run_before_stay_until_there_are_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = Query("trend", Tumbling("10s"), "avg", key_by="machine")
+    first, second = (
+        encode(aggregate({"ts": [START], "value": [value], "machine": ["boiler"]}, query))
+        for value in (1.0, 2.0)
+    )
+    resultfiles.prepare(tmp_path)
+    resultfiles.write(tmp_path, [first], [query])
+    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(kept) == {"results.jsonl", "results.csv", "results.parquet", "queries.json"}
+    # A run that was killed while it wrote leaves a file that is no result.
+    (tmp_path / "results.csv.new").write_text("half")
+    resultfiles.prepare(tmp_path)
+
+    def fail(path: Path, rows: list[dict[str, Any]], functions: list[str]) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resultfiles, "_write_parquet", fail)
+        with pytest.raises(OSError, match="No space left"):
+            resultfiles.write(tmp_path, [second], [query])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    resultfiles.write(tmp_path, [second], [query])
+    assert (tmp_path / "results.jsonl").read_bytes() == second
+    assert {path.name for path in tmp_path.iterdir()} == set(kept)
+    # Without pyarrow there is no table of the run before beside the new lines.
+    monkeypatch.setattr(resultfiles, "find_spec", lambda name: None)
+    resultfiles.write(tmp_path, [first], [query])
+    assert {path.name for path in tmp_path.iterdir()} == set(kept) - {"results.parquet"}
+
+
+@pytest.fixture
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A run of a second with a baseline, whose results are kept; not in the user's directories."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    tree = ["--engine", "embedded", "--children", "1", "--layers", "", "--seconds", "1"]
+    return ["run", str(FIRST), *tree, "--baseline", "--output", str(tmp_path / "kept")]
+
+
+def test_a_baseline_that_fails_is_a_problem_of_the_summary(
+    tmp_path: Path, short: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*given: object) -> Central:
+        # The results are there before it begins.
+        assert (tmp_path / "kept" / "results.jsonl").stat().st_size
+        raise RuntimeError("child-0 ended with code 9")
+
+    monkeypatch.setattr(launch, "run_centrally", fail)
+    done = CliRunner().invoke(main, short)
+    assert done.exit_code == 1, done.output
+    assert "the baseline gives no figures: child-0 ended with code 9; its log is" in done.output
+    assert "events sent: " in done.output
+    assert f"results: {tmp_path}/kept  (" in done.output
+    assert "(executed)" not in done.output
+
+
+def test_a_baseline_that_loses_events_is_not_called_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lossy:
+        interrupted = False
+
+        def __init__(self, *given: object, **options: object) -> None: ...
+
+        async def run(self, *, verify: bool) -> Summary:
+            found = Summary("plant", 1, sent=10, counted=9, layers=[Layer("children", 1, 5, 0.5)])
+            found.judge()
+            return found
+
+        def clean(self) -> None: ...
+
+    monkeypatch.setattr(baseline, "Run", Lossy)
+    document = manifests.read(FIRST)
+    central = asyncio.run(baseline.run_centrally(document, [1, 1], 1, None, None))
+    summary = Summary("plant", 1, layers=[Layer("children", 1, 5, 0.5)], central=central)
+    summary.judge()
+    problem = "the baseline gives no figures: 10 events were sent, but 9 are counted, late or rejected"
+    assert (summary.ok, summary.problems) == (False, [problem])
+    screen = Console(record=True, file=io.StringIO(), width=200)
+    told(summary, screen)
+    assert "executed" not in screen.export_text()
+
+
+def test_a_tree_of_punctuation_windows_alone_has_no_baseline() -> None:
+    summary = Summary("press", 1, layers=[Layer("children", 1, 5, 0.5)], central=Central(left_out=["batch"]))
+    summary.judge()
+    screen = Console(record=True, file=io.StringIO(), width=200)
+    told(summary, screen)
+    assert summary.ok
+    assert "no baseline: batch cannot be computed from forwarded events" in screen.export_text()
+
+
+def stopped(command: list[str], line: str, how: signal.Signals) -> tuple[int, str]:
+    """The code and the output of a command that gets a signal once it has printed a line with a text."""
+    whole = [sys.executable, "-m", "headwater_cli", *command]
+    shown: list[str] = []
+    with subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        assert running.stdout is not None
+        try:
+            for each in running.stdout:
+                shown.append(each)
+                if line in each:
+                    running.send_signal(how)
+                    line = "\0"
+            code = running.wait(PATIENCE)
+        finally:
+            running.kill()
+    return code, "".join(shown)
+
+
+@pytest.mark.parametrize("how, expected", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_baseline_that_is_stopped_leaves_the_run(
+    tmp_path: Path, short: list[str], how: signal.Signals, expected: int
+) -> None:
+    code, shown = stopped([*short, "--verify"], "the same events once more", how)
+    assert code == expected, shown
+    assert "every window equals the oracle" in shown
+    assert "the baseline gives no figures: it was ended before it was over" in shown
+    rows = list(decode((tmp_path / "kept" / "results.jsonl").read_bytes()))
+    assert f"{len(rows):,} windows in" in shown
+    assert f"results: {tmp_path}/kept  (" in shown
+
+
+def test_a_run_that_is_stopped_keeps_the_results_that_came_out(tmp_path: Path, short: list[str]) -> None:
+    endless = [each for each in short if each != "--baseline"]
+    endless[endless.index("--seconds") + 1] = "600"
+    code, shown = stopped(endless, " events  ", signal.SIGINT)
+    assert code == 130, shown
+    assert f"results: {tmp_path}/kept, of what came out before the run ended  (" in shown
+    assert list(decode((tmp_path / "kept" / "results.jsonl").read_bytes()))
+    assert CliRunner().invoke(main, ["results", str(tmp_path / "kept")]).exit_code == 0
+
+
+def test_a_run_that_fails_keeps_the_results_that_came_out(
+    tmp_path: Path, short: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(run: Run, *given: object) -> None:
+        raise RuntimeError("not everything was counted in time")
+
+    monkeypatch.setattr(Run, "_until_delivered", fail)
+    done = CliRunner().invoke(main, [*short, "--json"])
+    assert done.exit_code == 1
+    summary = json.loads(done.stdout)
+    assert (summary["output"], summary["output_is_partial"]) == (str(tmp_path / "kept"), True)
+    assert f"not everything was counted in time; its log is {tmp_path}/kept/log.jsonl" in done.stderr
+    assert f"what came out before is in {tmp_path}/kept" in done.stderr
+    assert list(decode((tmp_path / "kept" / "results.jsonl").read_bytes()))
+
+
 def test_logs_of_old_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for number in range(logfiles.LOGS + 5):
@@ -104,10 +281,65 @@ def test_logs_of_old_runs_are_removed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(list(tmp_path.rglob("*.jsonl"))) == logfiles.LOGS
 
 
+def test_a_log_in_the_directory_of_results_is_of_one_run(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("of the run before\n")
+    assert logfiles.begin("plant", tmp_path).read_bytes() == b""
+
+
 def test_an_error_names_the_log_and_what_it_says(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"level":"error","message":"disk full"}\n{"level":"info","message":"ended"}\nnoise\n')
     assert logfiles.last_problem(log) == f": disk full; its log is {log}"
+
+
+def test_an_error_of_a_process_that_died_with_a_traceback_is_its_exception(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    trace = 'Traceback (most recent call last):\n  File "x.py", line 7, in <module>\n    main()\n'
+    # Other processes write into the same file meanwhile.
+    other = '{"level":"info","message":"ended"}\n'
+    log.write_text(
+        f'{{"level":"error","message":"disk full"}}\n{other}{trace}{other}OSError: gone\nmore of it\n{other}'
+    )
+    assert logfiles.last_problem(log) == f": OSError: gone; its log is {log}"
+    log.write_text(f"{other}setpriv: out of processes\n\n{other}5\n")
+    assert logfiles.last_problem(log) == f": setpriv: out of processes; its log is {log}"
+    # A line that is cut by the end that is looked at says nothing.
+    log.write_text(f'{{"level":"info","message":"{"x" * logfiles.TAIL}"}}\n')
+    assert logfiles.last_problem(log) == f"; its log is {log}"
+
+
+def test_without_a_home_that_can_be_written_logs_are_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").write_text("no directory")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    tree = ["--engine", "embedded", "--children", "1", "--layers", "", "--seconds", "1"]
+    command = [sys.executable, "-m", "headwater_cli", "run", str(FIRST), *tree]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (log,) = tmp_path.glob("headwater-user-*/headwater/logs/*.jsonl")
+    assert f"logs: {log}" in done.stdout
+    assert log.parents[2].stat().st_mode & 0o077 == 0
+
+
+def test_without_any_home_logs_and_notes_are_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = tmp_path / f"headwater-user-{os.getuid()}"
+    assert logfiles.begin("plant", None).is_relative_to(own)
+    assert runs.directory().is_relative_to(own)
+    # Nothing is written where somebody else has put a link before.
+    own.rename(tmp_path / "elsewhere")
+    own.symlink_to(tmp_path / "elsewhere")
+    assert not logfiles.begin("plant", None).is_relative_to(own)
 
 
 def test_the_first_run_keeps_its_results_and_shows_the_point(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class Place:
     @contextmanager
     def service(self, unit: str) -> Iterator[subprocess.Popen[str]]:
         """What a unit starts, once it listens."""
-        (line,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+        # As systemd reads it: a line that ends with a backslash goes on.
+        (line,) = re.findall(r"^ExecStart=(.*)$", unit.replace("\\\n", " "), re.MULTILINE)
         program, *arguments = shlex.split(self.localized(line))
         command = [str(PROGRAMS / Path(program).name), *arguments]
         with subprocess.Popen(command, cwd=self.directory, stdout=subprocess.PIPE, text=True) as running:
@@ -148,6 +149,12 @@ def test_units_restart_what_ends_but_not_what_a_person_must_see_to() -> None:
 
 def test_the_gateway_sends_what_its_reader_writes_with_options_that_there_are() -> None:
     found = yaml.safe_load(GATEWAY.read_text())
+    spec = found["spec"]["template"]["spec"]
+    for container in [*spec["initContainers"], *spec["containers"]]:
+        # What a namespace with the policy `restricted` asks of each.
+        context = container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False, container["name"]
+        assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
     send, reader = found["spec"]["template"]["spec"]["containers"]
     (script,) = send["args"]
     options = set(re.findall(r"--[a-z-]+", script))
@@ -155,5 +162,7 @@ def test_the_gateway_sends_what_its_reader_writes_with_options_that_there_are() 
         [PROGRAMS / "headwater", "send", "--help"], capture_output=True, text=True, timeout=LIMIT, check=True
     )
     assert options <= set(re.findall(r"--[a-z-]+", shown.stdout))
+    # A record that cannot be read is no reason to stop sending those behind it.
+    assert "--skip-bad" in options
     compile(reader["args"][0], "reader", "exec")
     assert {mount["mountPath"] for mount in send["volumeMounts"]} >= {"/spool", "/tmp", "/readings"}

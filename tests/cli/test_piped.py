@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from headwater.errors import Invalid
 from headwater_cli import manifests, piped
 from headwater_cli.app import main
 from headwater_cli.client import At, connected
@@ -234,6 +235,44 @@ def test_a_query_by_key_needs_an_input_with_keys(tmp_path: Path, format: str, co
     assert "--columns key=" in problem
 
 
+HEARTBEAT = '{"ts": 1700000000000000}\n'
+KEYLESS = '{"ts": 1700000000000000, "value": 1, "device": "a"}\n'
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Iterator[tuple[Path, IO[bytes]]]:
+    """A pipe, and its other end, that nobody closes meanwhile."""
+    path = tmp_path / "x"
+    os.mkfifo(path)
+    with open(os.open(path, os.O_RDWR), "wb", buffering=0) as pipe:
+        yield path, pipe
+
+
+@pytest.mark.parametrize("format, content", [("csv", "ts,value\n1700000000000000,1\n"), ("jsonl", KEYLESS)])
+def test_a_query_by_key_needs_a_pipe_with_keys(
+    fifo: tuple[Path, IO[bytes]], format: str, content: str
+) -> None:
+    fifo[1].write(content.encode())
+    with pytest.raises(Invalid, match=r"keyBy: is key, but no record has a key; .* --columns key="):
+        Piped(str(fifo[0]), format, "", topology(EXAMPLES / "tumbling.yaml"), keep=False)
+
+
+def test_a_pipe_may_begin_with_heartbeats_which_have_no_key(fifo: tuple[Path, IO[bytes]]) -> None:
+    fifo[1].write(HEARTBEAT.encode())
+    input = Piped(str(fifo[0]), "jsonl", "", topology(EXAMPLES / "tumbling.yaml"), keep=False)
+    parts = iter(input)
+    assert len(next(parts)) == 1
+    fifo[1].write(KEYLESS.encode())
+    with pytest.raises(Invalid, match="no record has a key"):
+        next(parts)
+
+
+def test_a_column_for_keys_may_be_empty_at_the_beginning_of_a_pipe(fifo: tuple[Path, IO[bytes]]) -> None:
+    fifo[1].write(b"ts,value,key\n1700000000000000,1,\n")
+    input = Piped(str(fifo[0]), "csv", "", topology(EXAMPLES / "tumbling.yaml"), keep=False)
+    assert len(next(iter(input))) == 1
+
+
 def test_a_key_may_be_missing_among_others(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("ts,value,key\n1700000000000000,1,\n1700000000000001,1,a\n")
@@ -262,6 +301,41 @@ def test_an_event_years_ahead_is_refused_before_anything_is_started(tmp_path: Pa
     (problem,) = json.loads(done.stdout)["problems"]
     assert "ts: an event is of " in problem
     assert "days ahead of the clock; correct its time or take it out" in problem
+
+
+def hours_ahead(hours: float) -> int:
+    return time.time_ns() // 1_000 + round(hours * 3_600_000_000)
+
+
+def test_an_event_whose_closing_heartbeat_would_have_to_wait_is_refused(tmp_path: Path) -> None:
+    # Children read up to a day ahead, and a source ends with a heartbeat an hour behind its last event.
+    path = tmp_path / "x.csv"
+    path.write_text(f"ts,value\n1700000000000000,1\n{hours_ahead(23.5)},1\n")
+    done = CliRunner().invoke(main, ["run", "--input", str(path), "--json"])
+    assert done.exit_code == 1
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert "which is 23.5 hours ahead of the clock" in problem
+    assert "correct its time or take it out: a run takes events at most 23 hours ahead" in problem
+
+
+def test_an_event_less_than_that_ahead_does_not_hold_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"ts,value,key\n1700000000000000,1,a\n{hours_ahead(22.9)},1,a\n")
+    small = ["--children", 1, "--layers", "", "--engine", "embedded"]
+    done = run(EXAMPLES / "tumbling.yaml", "--input", path, *small, "--verify")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert json.loads(done.stdout)["counted"] == 2
+
+
+def test_an_event_far_ahead_in_the_midst_of_a_pipe_is_refused() -> None:
+    good = "1700000000000000,1,a\n" * 60_000
+    done = run(
+        EXAMPLES / "tumbling.yaml",
+        *["--input", "-", "--format", "csv", "--children", 1, "--layers", "", "--engine", "embedded"],
+        input=f"ts,value,key\n{good}{hours_ahead(30)},2,a\n",
+    )
+    assert done.returncode == 1
+    assert "which is 30 hours ahead of the clock" in json.loads(done.stdout)["problems"][0]
 
 
 def test_a_bad_input_is_told_as_json(tmp_path: Path) -> None:

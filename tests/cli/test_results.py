@@ -180,6 +180,51 @@ def test_windows_have_a_short_form(day: Path, text: str) -> None:
     assert say("aggregate", day, "--window", text, "--aggregate", "count").exit_code == 0
 
 
+def aggregated(path: Path, text: str, *more: str) -> Result:
+    path.write_text(text)
+    return say("aggregate", path, "--window", "10s", "--aggregate", "count", "--format", "json", *more)
+
+
+def test_times_of_a_file_have_a_unit(tmp_path: Path) -> None:
+    path, text = tmp_path / "x.csv", "ts,value\n1700000000,1\n"
+    refused = aggregated(path, text)
+    assert refused.exit_code == 1
+    assert "these look like seconds: --time-unit s" in refused.output
+    done = aggregated(path, text, "--time-unit", "s")
+    assert json.loads(done.output)["start"] == "2023-11-14T22:13:20+00:00"
+    # As headwater send does: whatever lies before 1990 needs a unit.
+    small = aggregated(path, "ts,value\n5,1\n")
+    assert small.exit_code == 1
+    assert "--time-unit us" in small.output
+    done = aggregated(path, "ts,value\n1700000000,1\n", "--time-unit", "us")
+    assert json.loads(done.output)["start"] == "1970-01-01T00:28:20+00:00"
+
+
+def test_errors_name_options_that_there_are(tmp_path: Path) -> None:
+    lines = f"ts,value,machine\n{START},1,boiler\n"
+    path = tmp_path / "x.txt"
+    assert "give --input-format csv|jsonl" in aggregated(path, lines).output
+    csv_ = tmp_path / "x.csv"
+    assert "say which it is with --key NAME" in aggregated(csv_, lines, "--key", "device").output
+    refused = aggregated(csv_, lines, "--columns", "key=machine")
+    assert refused.exit_code == 2
+    assert "give --key machine and take key out of --columns" in refused.output
+    # JSON lines have no header that could lack the column.
+    refused = aggregated(tmp_path / "x.jsonl", f'{{"ts": {START}, "value": 1}}\n', "--key", "device")
+    assert refused.exit_code == 1
+    assert "no record has a key in 'device'; name its column with --key" in refused.output
+
+
+def test_sites_are_read_only_if_asked_for(tmp_path: Path) -> None:
+    lines = f"ts,value,site\n{START},1,north\n{START},2,south\n"
+    done = aggregated(tmp_path / "x.csv", lines)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["count"] == 2
+    refused = aggregated(tmp_path / "x.csv", lines, "--columns", "site=site")
+    assert refused.exit_code == 1
+    assert "has two sites" in refused.output
+
+
 def test_a_key_that_is_no_column_is_refused(day: Path) -> None:
     done = say("aggregate", day, "--window", "10s", "--aggregate", "avg", "--key", "device")
     assert done.exit_code == 1

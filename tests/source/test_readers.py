@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
@@ -273,6 +274,7 @@ def test_a_bad_line_is_told_and_nothing_before_it_is_lost(tmp_path: Path, line: 
         ('{"ts": 1, "value": }', "is no JSON"),
         ("[1]", "is no object"),
         ('{"ts": 1.5, "value": 1}', "ts: is 1.5"),
+        ('{"ts": 1700000000.5, "value": 1}', "ts: is 1700000000.5, .* looks like seconds: --time-unit s"),
         ('{"ts": true, "value": 1}', "ts: is True"),
         ('{"ts": 1, "value": [1]}', "value: is"),
         ('{"ts": 1, "key": {}}', "key: is {}"),
@@ -288,6 +290,45 @@ def test_a_bad_object_is_told(tmp_path: Path, line: str, said: str) -> None:
         list(open_input(str(path)))
     assert caught.value.number == 3
     assert [row[0] for row in rows(open_input(str(path), skip_bad=True))] == [1, 4]
+
+
+FRACTIONS = ["1700000000.5", "1700000000.123457", "1700000000.0000017", "-0.5", "1.7000000005e+09"]
+OF_FRACTIONS = [1_700_000_000_500_000, 1_700_000_000_123_457, 1_700_000_000_000_001, -500_000]
+OF_FRACTIONS.append(1_700_000_000_500_000)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl", "parquet", "decimal"])
+def test_seconds_with_a_fraction_are_exact_to_the_microsecond(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"x.{'parquet' if format == 'decimal' else format}"
+    if format == "csv":
+        path.write_text("".join(f"{line}\n" for line in ["ts,value", *(f"{ts},1" for ts in FRACTIONS)]))
+    elif format == "jsonl":
+        path.write_text("".join(f'{{"ts": {ts}, "value": 1}}\n' for ts in FRACTIONS))
+    else:
+        given: list[Any] = [(float if format == "parquet" else Decimal)(ts) for ts in FRACTIONS]
+        kind = pa.float64() if format == "parquet" else pa.decimal128(30, 10)
+        pq.write_table(pa.table({"ts": pa.array(given, kind), "value": [1.0] * len(given)}), path)
+    assert [row[0] for row in rows(open_input(str(path), time_unit="s"))] == OF_FRACTIONS
+    with pytest.raises(BadRecord, match=r"looks like seconds: --time-unit s$"):
+        list(open_input(str(path)))
+
+
+@pytest.mark.parametrize(
+    "ts, said",
+    [
+        ("1700000000123.5", "this looks like milliseconds: --time-unit ms"),
+        ("1700000000123456789.5", "this looks like nanoseconds: --time-unit ns"),
+        ("0.25", "say which unit it is, such as --time-unit s, or give whole microseconds"),
+        ("99999999999999999999.5", "say which unit it is"),
+    ],
+)
+def test_a_time_with_a_fraction_is_judged_by_the_unit_that_it_looks_like(
+    tmp_path: Path, ts: str, said: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"ts,value\n{ts},1\n")
+    with pytest.raises(BadRecord, match=said):
+        list(open_input(str(path)))
 
 
 def test_a_bad_record_of_a_table_is_told(tmp_path: Path) -> None:

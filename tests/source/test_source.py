@@ -128,21 +128,23 @@ def test_times_values_and_names_as_programs_have_them(tmp_path: Path) -> None:
         (([noon, at + 1], [2.5, None]), {"keys": ["k", None], "marks": [None, "end"]}),
         ((np.array(["2026-01-31T12:00:00"], "datetime64[s]"), np.array([3])), {"keys": "é"}),
         (([np.int64(at)], [np.float32(4)]), {}),
+        ((at / 1e6 + 0.5, 5), {"unit": "s"}),
     )
-    assert batch.ts.tolist() == [at, at, at + 1, at, at]
+    assert batch.ts.tolist() == [at, at, at + 1, at, at, at + 500_000]
     assert batch.value[[0, 1, 3, 4]].tolist() == [1, 2.5, 3, 4]
     assert batch.bare is not None
-    assert batch.bare.tolist() == [False, False, True, False, False]
+    assert batch.bare.tolist() == [False, False, True, False, False, False]
     assert batch.key is not None
-    assert [batch.keys[code] for code in batch.key] == ["", "k", "", "é", ""]
+    assert [batch.keys[code] for code in batch.key] == ["", "k", "", "é", "", ""]
     assert batch.mark is not None
-    assert batch.mark.tolist() == [-1, -1, 0, -1, -1]
+    assert batch.mark.tolist() == [-1, -1, 0, -1, -1, -1]
 
 
 @pytest.mark.parametrize(
     "arguments, named, said",
     [
         ((["x"], [1.0]), {}, r"ts\[0\]: is 'x'"),
+        ((1_700_000_000.5, 1.0), {}, r'ts\[0\]: is 1700000000.5, .* looks like seconds: unit="s"'),
         ((datetime(2026, 1, 1), 1.0), {}, "without a zone"),
         (([1], ["x"]), {}, r"values\[0\]: is 'x'"),
         (([1, 2], [1.0]), {}, "values: has 1 rows, ts 2"),

@@ -67,13 +67,13 @@ def columns_of(text: str) -> Columns:
     return Columns({field: field for field in FIELDS} | given, frozenset(given))
 
 
-def format_of(path: str, given: str | None) -> str:
-    """The format that was asked for, or the one that the suffix says."""
+def format_of(path: str, given: str | None, option: str = "--format") -> str:
+    """The format that was asked for (with an `option`), or the one that the suffix says."""
     found = given or _SUFFIXES.get(Path(path).suffix.lower())
     if found not in FORMATS:
         what = "comes from the standard input" if path == STDIN else f"is not told by the name {path!r}"
         raise Invalid(
-            "the input cannot be read", [Problem("format", what, f"give --format {'|'.join(FORMATS)}")]
+            "the input cannot be read", [Problem("format", what, f"give {option} {'|'.join(FORMATS)}")]
         )
     return found
 
@@ -86,16 +86,17 @@ def open_input(
     skip_bad: bool = False,
     time_unit: TimeUnit | None = None,
     strict_times: bool = False,
+    format_option: str = "--format",
 ) -> Reader:
     """A reader of a file, or of the standard input as it comes (`-`).
 
     Times that are numbers are in `time_unit`. Without one they are microseconds, and the reader raises
     InvalidEvents if the first ones look like another unit or, with `strict_times`, if they lie before 1990
-    or after 2100.
+    or after 2100. `format_option` is what errors call the option of the format.
     """
     if path != STDIN and Path(path).is_dir():
         raise Invalid(f"{path} cannot be read", [Problem("file", "is a directory", "give one of its files")])
-    format = format_of(path, format)
+    format = format_of(path, format, format_option)
     columns = columns or columns_of("")
     name = "standard input" if path == STDIN else path
     if format in TABLES and arrow() is None:

@@ -10,9 +10,10 @@ import re
 import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,9 @@ from headwater.errors import PermanentError, Problem
 from headwater.events import name_problem
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
-from headwater.timeunits import TimeUnit, to_microseconds
+from headwater.timeunits import WORDS, TimeUnit, likely_unit, to_microseconds
 from headwater_source.columns import Coded, Events
-from headwater_source.readers.times import Times
+from headwater_source.readers.times import TIME_UNIT_OPTION, Times
 
 FIELDS = ("ts", "value", "key", "mark", "source", "site")
 # A record as a format gives it: one thing a field, None for none.
@@ -34,7 +35,7 @@ Raw = Sequence[Any]
 TOLD = 10
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}\.[0-9]{1,20}")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,20}\.[0-9]{1,20}([eE][+-]?[0-9]{1,2})?")
 _TS_REMEDY = (
     "give whole microseconds since 1970 (or say which unit it is), or a time such as 2026-01-31T12:00:00.5Z"
 )
@@ -75,10 +76,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the input calls the fields; `named` are those that somebody has given a name."""
+    """What the input calls the fields; `named` are those that somebody has given a name.
+
+    `options` says by field with which option that is done, where it is not --columns FIELD=NAME.
+    """
 
     names: Mapping[str, str]
     named: frozenset[str] = frozenset()
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def found(self, there: Sequence[str]) -> dict[str, str]:
         """Field to column, of those that are there; Wrong if that makes no event."""
@@ -88,9 +93,10 @@ class Columns:
         found = {field: name for field, name in self.names.items() if name in there}
         missing = {"ts", *self.named} - set(found)
         if missing:
-            field = min(missing)
-            remedy = f"the columns are {listed}; say which it is with --columns {field}=NAME"
-            raise Wrong(f"has no column {self.names[field]!r}", remedy, field)
+            first = min(missing)
+            option = self.options.get(first, f"--columns {first}=NAME")
+            remedy = f"the columns are {listed}; say which it is with {option}"
+            raise Wrong(f"has no column {self.names[first]!r}", remedy, first)
         if not {"value", "mark"} & set(found):
             remedy = f"the columns are {listed}; say which it is with --columns value=NAME"
             raise Wrong("has neither a value nor a mark", remedy, "value")
@@ -148,9 +154,9 @@ class RecordReader(ABC):
             yield events(good, fields)
 
 
-def moment(given: Any, unit: TimeUnit | None = None) -> int:
+def moment(given: Any, unit: TimeUnit | None = None, option: str = TIME_UNIT_OPTION) -> int:
     """Microseconds since the epoch, of a number in that unit (None: microseconds) or of ISO 8601 text with
-    a zone. A number with a fraction is a time only if its unit is given."""
+    a zone. A number with a fraction is a time only if its unit is given; `option` is how that is done."""
     if isinstance(given, str):
         given = given.strip()
         if _WHOLE.fullmatch(given):
@@ -159,8 +165,8 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
             except ValueError:
                 # Python reads no longer ones.
                 raise Wrong(f"has {len(given)} digits, beyond 64 bits", _TS_REMEDY) from None
-        elif unit is not None and _DECIMAL.fullmatch(given):
-            return _scaled(Decimal(given), unit)
+        elif _DECIMAL.fullmatch(given):
+            given = Decimal(given)
         elif given:
             try:
                 given = datetime.fromisoformat(given)
@@ -171,12 +177,18 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
             raise Wrong(f"is {given.isoformat()} without a zone", "add Z, or an offset such as +02:00")
         past = given - _EPOCH
         return (past.days * 86_400 + past.seconds) * SECOND + past.microseconds
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)
     if given is None or given == "":
         raise Wrong("is missing", _TS_REMEDY)
-    if isinstance(given, float) and unit is not None and math.isfinite(given):
-        return _scaled(Decimal(repr(given)), unit)
+    if isinstance(given, float) and math.isfinite(given):
+        # The shortest text of a float has all digits that were written.
+        given = Decimal(repr(given))
+    if isinstance(given, Decimal) and given.is_finite():
+        if given == given.to_integral_value():
+            given = int(given)
+        elif unit is None:
+            raise Wrong(f"is {given}, with a fraction", _unit_remedy(given, option))
+        else:
+            return _scaled(given, unit)
     if not isinstance(given, int) or isinstance(given, bool):
         raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
@@ -184,9 +196,18 @@ def moment(given: Any, unit: TimeUnit | None = None) -> int:
     return _bounded(to_microseconds(given, unit or "us"))
 
 
+def _unit_remedy(number: Decimal, option: str) -> str:
+    """What to do about a time with a fraction: give the unit that it looks like."""
+    whole = math.floor(number)
+    unit = likely_unit(np.array([whole], np.int64)) if TS_MIN <= whole <= TS_MAX else None
+    if unit is None:
+        return f"say which unit it is, such as {option.format(unit='s')}, or give whole microseconds"
+    return f"this looks like {WORDS[unit]}: {option.format(unit=unit)}"
+
+
 def _scaled(number: Decimal, unit: TimeUnit) -> int:
     """Microseconds of a number with a fraction; what is finer is cut off."""
-    return _bounded(math.floor(number * to_microseconds(1_000, unit) / 1_000))
+    return _bounded(math.floor(Fraction(number) * to_microseconds(1_000, unit) / 1_000))
 
 
 def _bounded(ts: int) -> int:
@@ -242,15 +263,15 @@ def read(raw: Raw, fields: Sequence[str], times: Times) -> tuple[list[Any], list
     """The fields of a record, and everything that is wrong with them."""
     found: list[Any] = []
     problems = []
-    for field, given in zip(fields, raw, strict=True):
+    for column, given in zip(fields, raw, strict=True):
         try:
-            if field == "ts":
+            if column == "ts":
                 found.append(moment(given, times.unit))
                 times.note(given)
             else:
-                found.append(_READ[field](given))
+                found.append(_READ[column](given))
         except Wrong as wrong:
-            problems.append(Problem(field, wrong.problem.message, wrong.problem.remedy))
+            problems.append(Problem(column, wrong.problem.message, wrong.problem.remedy))
     return found, problems
 
 

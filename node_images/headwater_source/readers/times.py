@@ -11,6 +11,9 @@ from headwater.errors import InvalidEvents
 from headwater.rows import TS_MAX, TS_MIN, Ints
 from headwater.timeunits import FIRST, TimeUnit, unit_problem
 
+# How commands are told the unit of times.
+TIME_UNIT_OPTION = "--time-unit {unit}"
+
 
 class Times:
     """Numbers are in `unit`. If it is None they are microseconds, and the first ones must not look like
@@ -41,6 +44,6 @@ class Times:
         if not self._first:
             return
         first, self._first = np.array(self._first, np.int64), None
-        problem = unit_problem("ts", first, "--time-unit {unit}", strict=self.strict)
+        problem = unit_problem("ts", first, TIME_UNIT_OPTION, strict=self.strict)
         if problem is not None:
             raise InvalidEvents(f"the times of {self._name} cannot be taken", [problem])
