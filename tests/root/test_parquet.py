@@ -10,11 +10,13 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import inf, isnan, nan
 from pathlib import Path
 
 import duckdb
 import pandas as pd
+import polars
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -24,11 +26,12 @@ from hypothesis import strategies as st
 from headwater.results import Result
 from headwater_root import files, resultlines
 from headwater_root.files import Damaged
-from headwater_root.sinks import columns
+from headwater_root.sinks import columns, compaction
 from headwater_root.sinks.compaction import due
 from headwater_root.sinks.generations import Generations
 from headwater_root.sinks.parquet import Parquet
 from headwater_root.sinks.texts import restored, storable, storable_in
+from tests.root.earlier import earlier
 
 
 def rows(*numbers: int) -> bytes:
@@ -68,6 +71,53 @@ def test_numbers_and_others_have_a_column_each(tmp_path: Path) -> None:
     }
     assert (second["site"], second["key"], second["ordinal"], second["incarnation"]) == ("hall", "m", 3, 2)
     assert (first["key"], first["ordinal"], second["values"]) == (None, None, [])
+
+
+def test_a_count_window_has_ranks_and_times(tmp_path: Path) -> None:
+    begin = 1_700_000_000_000_000
+    counted = Result("q", "", None, 6, 9, 3, {}, measure="count", first_time=begin, last_time=2**62)
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, resultlines.encode([counted, Result("p", "", None, 6, 9, 1, {})]))
+    sink.deliver(2, earlier(resultlines.encode([counted])))
+    found = ds.dataset(tmp_path / "t" / "results").to_table().to_pylist()
+    assert [(row["start"], row["end"], row["measure"]) for row in found] == [
+        (6, 9, "count"),
+        (6, 9, "time"),
+        (6, 9, None),
+    ]
+    # Beyond the year 9999 no reader has a time.
+    first = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert [row["first_time"] for row in found] == [first, None, None]
+    assert [row["last_time"] for row in found] == [None, None, None]
+
+
+def written_before(directory: Path) -> None:
+    """A sink as the release before has left it."""
+    sink = Parquet(directory)
+    sink._timed = False
+    for position in (1, 2):
+        sink.deliver(position, rows(position))
+    assert all("measure" not in pq.read_schema(path).names for path in (directory / "results").iterdir())
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_all_files_have_the_same_columns_after_an_upgrade(
+    tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written_before(tmp_path / "t")
+    if large:
+        monkeypatch.setattr(compaction, "LARGE", 1)
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    assert [record.message for record in caplog.records] == large * ["a sink keeps its columns"]
+    for position in (3, 4):
+        sink.deliver(position, rows(position))
+        schemas = {tuple(pq.read_schema(path).names) for path in (tmp_path / "t" / "results").iterdir()}
+        assert schemas == {tuple(columns.schema(timed=not large).names)}
+        sink.tidy()
+    assert sorted(by_pyarrow(tmp_path / "t" / "results")) == [10, 20, 30, 40]
+    # Some readers refuse files of different columns.
+    found = polars.read_parquet(tmp_path / "t" / "results" / "*.parquet")
+    assert sorted(found["start"].to_list()) == [10, 20, 30, 40]
 
 
 def test_texts_that_no_column_holds_do_not_stop_it(tmp_path: Path) -> None:

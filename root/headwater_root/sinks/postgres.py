@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -53,11 +52,6 @@ DEFAULTS = {
     "keepalives_count": "3",
 }
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = (
-    (when - _EPOCH) // timedelta(microseconds=1)
-    for when in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-)
 _COLUMNS = {
     "id": "text",
     "query": "text NOT NULL",
@@ -431,6 +425,7 @@ _LIMITS = (
 
 def _table_rows(rows: bytes) -> Iterator[tuple[Any, ...]]:
     for place, row in enumerate(resultlines.decode(rows)):
+        bounds = resultlines.bounds_of(row)
         yield (
             place,
             row["id"],
@@ -440,16 +435,9 @@ def _table_rows(rows: bytes) -> Iterator[tuple[Any, ...]]:
             None if row["key"] is None else storable(row["key"]),
             row["start"],
             row["end"],
-            time_of(row["start"]),
-            time_of(row["end"]),
+            resultlines.time_of(bounds.first),
+            resultlines.time_of(bounds.last),
             row["count"],
             resultlines.text(storable_in(row["values"])),
             row["ordinal"],
         )
-
-
-def time_of(microseconds: int) -> datetime | None:
-    """A time since 1970; None beyond the years 1 to 9999."""
-    if not _FIRST <= microseconds <= _LAST:
-        return None
-    return _EPOCH + timedelta(microseconds=microseconds)
