@@ -28,8 +28,9 @@ def read(spark: SparkSession, directory: Path) -> DataFrame:
     if (directory / LINES).is_file():
         return _lines(spark, directory / LINES)
     # A sink that still grows: what a merge leaves behind stays for a while in the directory as it is now.
-    # A copy by kubectl cp has no link, but the files in a directory of their own.
-    places = (directory / "results", directory / "_files")
+    # A copy by kubectl cp has no link; the files are in a directory beside it, before within it.
+    directory = directory.resolve()
+    places = (directory / "results", directory.with_name(f"{directory.name}.files"), directory / "_files")
     files = next((place.resolve() for place in places if place.is_dir()), directory)
     if not any(files.rglob("*.parquet")):
         problem = Problem(

@@ -1,9 +1,9 @@
 """Results as a growing Parquet dataset, each exactly once.
 
-The files are in `results/`, and again in `_files/`, for copies (`mirror`). Each delivery is one, named by the
-first position that it is of, and appears whole; `_cursor.json` says how far they count. A file beyond the
-cursor was being delivered when the process died: it is replaced by one with the same name, with the same
-results and perhaps more.
+The files are in `results/`, and again in a directory beside the sink's, for copies (`mirror`). Each delivery
+is one, named by the first position that it is of, and appears whole; `_cursor.json` says how far they count.
+A file beyond the cursor was being delivered when the process died: it is replaced by one with the same name,
+with the same results and perhaps more.
 
 From time to time small files become one. Whoever lists the directory sees them or the one, never both
 (`generations`), and the one has a name that no file had before: a reader with an old list finds a file
@@ -13,12 +13,14 @@ missing, and never a row twice.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from time import monotonic
 
 from headwater_root import files
-from headwater_root.sinks import columns, compaction
+from headwater_root.files import Damaged
+from headwater_root.sinks import columns, compaction, mirror
 from headwater_root.sinks.cursor import Cursor
 from headwater_root.sinks.generations import Generations
 from headwater_wire import failpoints
@@ -42,6 +44,8 @@ class Parquet:
         files.make_directory(directory)
         files.sweep(directory)
         self._cursor = Cursor(directory / "_cursor.json")
+        self._refuse_copy(directory)
+        self._refuse_strangers(mirror.path_of(directory))
         self._generations = Generations(directory)
         self._period, self._fewest, self._merged = period, fewest, monotonic()
         # A release before had the files here, and delivered those beyond the cursor again.
@@ -84,6 +88,23 @@ class Parquet:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _refuse_copy(self, directory: Path) -> None:
+        """Refuse a cursor without files: a copy that was made without links, of this directory alone."""
+        link = directory / "results"
+        if self.cursor and not os.path.lexists(link) and not any(directory.glob("*.parquet")):
+            remedy = (
+                f"copy links as links, with the hidden directory beside, or remove {self._cursor.path.name}"
+            )
+            raise Damaged(link, 0, "the link is missing, but results were delivered", remedy)
+
+    def _refuse_strangers(self, path: Path) -> None:
+        """Refuse to take somebody else's directory for the mirror, whose files are replaced."""
+        names = sorted(each.name for each in path.iterdir()) if path.is_dir() else ()
+        strange = next((name for name in names if not _OURS.search(name)), None)
+        if strange is not None:
+            remedy = "move it away, or give the sink another path"
+            raise Damaged(path, 0, f"the sink needs this directory, which holds {strange!r}", remedy)
 
     def _delivered(self) -> list[Path]:
         """The files in the order of their positions; one that is beyond the cursor may yet be replaced."""
