@@ -162,9 +162,13 @@ class ResultFiles:
         """The results that were not read yet, in the order in which they came."""
         for path in self._growing():
             begin = self._read.get(path.name, 0)
-            with path.open("rb") as file:
-                file.seek(begin)
-                data = file.read()
+            try:
+                with path.open("rb") as file:
+                    file.seek(begin)
+                    data = file.read()
+            except FileNotFoundError:
+                # A run that begins anew has removed it since it was listed.
+                continue
             # The last line may still be written.
             whole = data[: data.rfind(b"\n") + 1]
             self._read[path.name] = begin + len(whole)

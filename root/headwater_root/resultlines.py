@@ -82,7 +82,7 @@ def bounds_of(row: Mapping[str, Any]) -> Bounds:
     """The bounds of a line as times; raises nothing for a line of a release before."""
     measure: Measure | None = row.get("measure")
     if measure == "count":
-        return Bounds("count", row["first_time"], row["last_time"])
+        return Bounds("count", row.get("first_time"), row.get("last_time"))
     if measure is None and row["end"] - row["start"] == row["count"] and row["ordinal"] is None:
         # So many events as ranks, as in every count window: these may be no times.
         return Bounds(None, None, None)

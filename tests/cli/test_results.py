@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -17,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from headwater import Query, Tumbling
 from headwater import aggregate as aggregate_table
-from headwater_cli import resultfiles
+from headwater_cli import resultfiles, resultsread
 from headwater_cli.aggregate import parse_window
 from headwater_cli.app import main
 from headwater_root.resultlines import encode
@@ -187,7 +188,10 @@ def test_following_reads_what_comes(tmp_path: Path) -> None:
         try:
             assert reading.stdout is not None
             assert json.loads(reading.stdout.readline())["key"] == "boiler"
-            # A later epoch of one position replaces nothing that was read; the next position is read.
+            # A later epoch of one position is not read again; the next position is.
+            (outbox / f"{1:020}-{2:010}").write_bytes(lines[0])
+            (outbox / f"{1:020}-{1:010}").unlink()
+            sleep(2 * resultsread.LOOK)
             (outbox / f"{2:020}-{1:010}").write_bytes(lines[1])
             assert json.loads(reading.stdout.readline())["key"] == "filler"
         finally:
