@@ -360,7 +360,9 @@ def _row(line: dict[str, Any]) -> oracle.Row:
         name: tuple(value) if isinstance(value, list) else value for name, value in line["values"].items()
     }
     site, key = line["site"], line["key"]
-    return oracle.Row(line["query"], site, key, line["start"], line["end"], line["count"], values)
+    bounds = line["start"], line["end"]
+    times = line["first_time"], line["last_time"]
+    return oracle.Row(line["query"], site, key, *bounds, line["count"], values, 0.0, *times)
 
 
 def _code() -> bytes:

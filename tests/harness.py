@@ -27,7 +27,20 @@ def batch_of(events: Sequence[oracle.Event]) -> Batch:
 
 
 def rows_of(results: Iterable[Result]) -> list[oracle.Row]:
-    return [oracle.Row(r.query, r.site, r.key, r.start, r.end, r.count, r.values) for r in results]
+    return [
+        oracle.Row(
+            r.query,
+            r.site,
+            r.key,
+            r.start,
+            r.end,
+            r.count,
+            r.values,
+            first_time=r.first_time,
+            last_time=r.last_time,
+        )
+        for r in results
+    ]
 
 
 def expected_rows(queries: Iterable[Query], streams: Sequence[Stream]) -> list[oracle.Row]:

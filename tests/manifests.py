@@ -381,7 +381,7 @@ def refusals() -> Iterator[tuple[dict[str, Any], str, str]]:
         ({"path": "a", "maxBytes": "1023KiB"}, "maxBytes", "1048576 or more"),
     ]:
         yield small(spec__archive=archive), f"spec.archive.{field}", told
-    for one, other in (("a", "./a/"), ("a", "a/b"), ("a/b", "a")):
+    for one, other in (("a", "./a/"), ("a", "a/b"), ("a/b", "a"), ("b/a.files/c", "b/a")):
         overlapping = [{"type": "jsonlines", "path": one}, {"type": "parquet", "path": other}]
         yield small(spec__root__sinks=overlapping), "spec.root.sinks[1].path", "a folder of its own"
 

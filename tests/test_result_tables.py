@@ -6,9 +6,11 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headwater import Invalid, Query, Results, Root, Tumbling, aggregate
+from headwater.rows import TS_MIN
 
 BEGIN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = 1_000_000
@@ -61,6 +63,23 @@ def test_a_count_window_has_ranks(results: Results, package: str) -> None:
     (found,) = rows(getattr(results, f"to_{package}")("lots"), package)
     assert (found["first_rank"], found["last_rank"], found["sum"], found["key"]) == (1, 2, 3.0, None)
     assert "start" not in found
+    expected = next(result for result in results if result.query == "lots")
+    assert expected.first_time is not None
+    assert expected.last_time is not None
+    for name, time in (("first_time", expected.first_time), ("last_time", expected.last_time)):
+        assert found[name] == datetime.fromtimestamp(time / SECOND, UTC)
+
+
+@pytest.mark.parametrize("package", ["pandas", "arrow", "polars"])
+def test_a_time_that_is_not_known_is_missing(results: Results, package: str) -> None:
+    for block in results.blocks:
+        if block.first_time is not None:
+            block.first_time = np.full(len(block), TS_MIN)
+    (found,) = rows(getattr(results, f"to_{package}")("lots"), package)
+    assert found["first_time"] is None or found["first_time"] != found["first_time"]
+    assert found["last_time"] == found["last_time"]
+    assert results.columns("lots")["first_time"].tolist() == [None]
+    assert [each.first_time for each in results if each.query == "lots"] == [None]
 
 
 def test_without_a_name_there_must_be_one_query(results: Results) -> None:

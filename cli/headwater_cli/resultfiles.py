@@ -1,16 +1,18 @@
 """Results of a run in a directory: as JSON lines, CSV and Parquet, and how they are read again.
 
 `results.jsonl` has the lines of the outbox unchanged. In the two tables times are times, functions are
-columns, and a count window has its ranks in `first_rank` and `last_rank` instead of times. `queries.json`
-says how each query calls its key and which of them have count windows.
+columns, and a count window has its ranks in `first_rank` and `last_rank`, and in `first_time` and `last_time`
+when its first and its last event was. `queries.json` says how each query calls its key and which of them have
+count windows.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +21,15 @@ from typing import Any
 from headwater.queries import Query
 from headwater.windows import is_count
 from headwater_root import resultlines
+from headwater_root.resultlines import Bounds
 
 LINES, TABLE, COLUMNS, QUERIES = "results.jsonl", "results.csv", "results.parquet", "queries.json"
 LOG = "log.jsonl"
 _RESULTS = (LINES, TABLE, COLUMNS, QUERIES)
 # Behind the name of a file that is being written.
 _UNFINISHED = ".new"
+# A file of an outbox: the position and the epoch.
+_OF_OUTBOX = re.compile(r"\d+-\d+")
 _FIXED = (
     "query",
     "incarnation",
@@ -37,7 +42,8 @@ _FIXED = (
     "ordinal",
     "count",
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Of count windows; behind all other columns, which stay where they were.
+_TIMES = ("first_time", "last_time")
 
 
 class NoResultFiles(Exception):
@@ -100,19 +106,21 @@ def _write_all(paths: Mapping[str, Path], outbox: Iterable[bytes], queries: Sequ
 
 def flatten(row: Mapping[str, Any], counts: Iterable[str] = ()) -> dict[str, Any]:
     """A result as one row of a table; `counts` are the queries with count windows."""
-    ranked = row["query"] in counts
-    found = {name: row.get(name) for name in _FIXED}
-    found["start"], found["end"] = (None, None) if ranked else (time_of(row["start"]), time_of(row["end"]))
+    bounds = bounds_of(row, counts)
+    first, last = resultlines.time_of(bounds.first), resultlines.time_of(bounds.last)
+    found = {name: row.get(name) for name in (*_FIXED, *_TIMES)}
+    ranked = bounds.measure == "count"
+    found["start"], found["end"] = (None, None) if ranked else (first, last)
     found["first_rank"], found["last_rank"] = (row["start"] + 1, row["end"]) if ranked else (None, None)
+    found["first_time"], found["last_time"] = (first, last) if ranked else (None, None)
     return found | {name: value for name, value in row["values"].items() if name != "count"}
 
 
-def time_of(microseconds: int) -> datetime | None:
-    """A time in UTC; None where the calendar ends."""
-    try:
-        return _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return None
+def bounds_of(row: Mapping[str, Any], counts: Iterable[str]) -> Bounds:
+    """The bounds of a line as times; `counts` are the queries with count windows."""
+    if "measure" not in row and row["query"] in counts:
+        return Bounds("count", None, None)
+    return resultlines.bounds_of(row)
 
 
 def write_csv(to: Any, rows: Iterable[Mapping[str, Any]], functions: Iterable[str]) -> None:
@@ -121,7 +129,7 @@ def write_csv(to: Any, rows: Iterable[Mapping[str, Any]], functions: Iterable[st
         with to.open("w", newline="", encoding="utf-8") as file:
             write_csv(file, rows, functions)
         return
-    names = [*_FIXED, *functions]
+    names = [*_FIXED, *functions, *_TIMES]
     writer = csv.writer(to, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
@@ -153,6 +161,7 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]], functions: list[str])
             columns[name] = pa.array(
                 [None if value is None else resultlines.text(value) for value in values], pa.string()
             )
+    columns |= {name: pa.array([row[name] for row in rows], time) for name in _TIMES}
     parquet.write_table(pa.table(columns), path)
 
 
@@ -162,8 +171,9 @@ class ResultFiles:
     def __init__(self, directory: Path) -> None:
         """Raises `NoResultFiles` where none are."""
         self._at = _found(directory)
-        # By file, how far it was read.
+        # By file that grows, how far it was read; of an outbox, the positions that were read.
         self._read: dict[str, int] = {}
+        self._positions: set[str] = set()
         known: dict[str, dict[str, Any]] = {}
         if (path := directory / QUERIES).is_file():
             known = json.loads(path.read_text(encoding="utf-8"))
@@ -172,27 +182,45 @@ class ResultFiles:
 
     def fresh(self) -> Iterator[dict[str, Any]]:
         """The results that were not read yet, in the order in which they came."""
-        for path in self._files():
+        for path in self._growing():
             begin = self._read.get(path.name, 0)
-            with path.open("rb") as file:
-                file.seek(begin)
-                data = file.read()
+            try:
+                with path.open("rb") as file:
+                    file.seek(begin)
+                    data = file.read()
+            except FileNotFoundError:
+                # A run that begins anew has removed it since it was listed.
+                continue
             # The last line may still be written.
             whole = data[: data.rfind(b"\n") + 1]
             self._read[path.name] = begin + len(whole)
             yield from resultlines.decode(whole)
+        yield from self._fresh_of_outbox()
 
-    def _files(self) -> list[Path]:
-        if self._at.is_file():
-            return [self._at]
+    def _growing(self) -> list[Path]:
+        """Files of JSON lines."""
+        return [self._at] if self._at.is_file() else sorted(self._at.glob("*.jsonl"))
+
+    def _fresh_of_outbox(self) -> Iterator[dict[str, Any]]:
+        """The results of positions that were not read yet; a file of an outbox appears whole."""
         newest: dict[str, Path] = {}
-        for path in sorted(self._at.glob("*.jsonl")) or sorted(self._at.glob("*-*")):
-            if path.suffix == ".jsonl":
-                newest[path.name] = path
-            elif path.suffix == "":
+        for path in sorted(self._at.glob("*-*")) if self._at.is_dir() else ():
+            if _OF_OUTBOX.fullmatch(path.name):
                 # Of one position the file of the highest epoch counts.
                 newest[path.name.partition("-")[0]] = path
-        return list(newest.values())
+        # What was trimmed does not come again.
+        self._positions = {each for each in self._positions if newest and each >= min(newest)}
+        for position, path in newest.items():
+            # A file of a later epoch has the same results once more.
+            if position in self._positions:
+                continue
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                # A live root has trimmed it since it was listed: all its sinks have these results.
+                continue
+            self._positions.add(position)
+            yield from resultlines.decode(data)
 
 
 def _found(directory: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headwater_cli import times
-from headwater_cli.resultfiles import NoResultFiles, ResultFiles
+from headwater_cli.resultfiles import NoResultFiles, ResultFiles, bounds_of
 from headwater_cli.resulttables import FORMATS, ResultTable
 from headwater_cli.windowlines import WindowLines
 from headwater_root.resultlines import NoResults
@@ -31,7 +31,10 @@ def _time(context: click.Context, parameter: click.Parameter, given: str | None)
 @click.option("--query", "queries", multiple=True, help="Only of this query; may be given again.")
 @click.option("--key", "keys", multiple=True, help="Only of this key; may be given again.")
 @click.option(
-    "--since", callback=_time, help="Only windows that end after this time (ISO 8601, UTC without zone)."
+    "--since",
+    callback=_time,
+    help="Only windows that end after this time (ISO 8601, UTC without zone), "
+    "count windows by their last event.",
 )
 @click.option("--format", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--follow", is_flag=True, help="Go on with the results that come, a line each, until Ctrl-C.")
@@ -55,13 +58,14 @@ def results(
         raise click.UsageError("--follow writes lines; give --format table or json")
     try:
         files = ResultFiles(directory)
-        rows = [row for row in files.fresh() if _is_wanted(row, queries, keys, since, files.counts)]
+        wanted = _Wanted(queries, keys, since, files.counts)
+        rows = wanted.of(files.fresh())
         _refuse_unknown(queries, files)
         table = ResultTable(format, files.keys, files.counts)
         table.write(rows)
         while follow:
             sleep(LOOK)
-            fresh = [row for row in files.fresh() if _is_wanted(row, queries, keys, since, files.counts)]
+            fresh = wanted.of(files.fresh())
             if format == "json":
                 table.write(fresh)
             else:
@@ -77,19 +81,36 @@ def results(
         click.echo(f"no result of {directory} matches", err=True)
 
 
-def _is_wanted(
-    row: Mapping[str, Any],
-    queries: Iterable[str],
-    keys: Iterable[str],
-    since: int | None,
-    counts: Iterable[str],
-) -> bool:
-    if queries and row["query"] not in queries:
-        return False
-    if keys and (row["key"] or "") not in keys:
-        return False
-    # A count window ends at a rank, which is before or after no time.
-    return since is None or (row["query"] not in counts and row["end"] > since)
+class _Wanted:
+    """Which results are asked for; says once of each query that its windows have no times to compare."""
+
+    def __init__(
+        self, queries: Iterable[str], keys: Iterable[str], since: int | None, counts: Iterable[str]
+    ) -> None:
+        self._queries, self._keys, self._since, self._counts = set(queries), set(keys), since, set(counts)
+        self._warned: set[str] = set()
+
+    def of(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of the rows that are asked for."""
+        return [row for row in rows if self._is_named(row) and self._is_since(row)]
+
+    def _is_named(self, row: Mapping[str, Any]) -> bool:
+        if self._queries and row["query"] not in self._queries:
+            return False
+        return not self._keys or (row["key"] or "") in self._keys
+
+    def _is_since(self, row: Mapping[str, Any]) -> bool:
+        if self._since is None:
+            return True
+        bounds = bounds_of(row, self._counts)
+        if bounds.last is not None:
+            # The last event of a count window is in it; the end of another window is not.
+            return bounds.last >= self._since if bounds.measure == "count" else bounds.last > self._since
+        if row["query"] not in self._warned:
+            self._warned.add(row["query"])
+            said = f"{row['query']} has windows without times, which an earlier release wrote; they are shown"
+            click.echo(said, err=True)
+        return True
 
 
 def _refuse_unknown(queries: Iterable[str], files: ResultFiles) -> None:

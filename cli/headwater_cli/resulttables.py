@@ -14,8 +14,7 @@ from rich.text import Text
 
 from headwater_cli import screen
 from headwater_cli.resultfiles import flatten, write_csv
-from headwater_cli.times import interval
-from headwater_cli.windowlines import format_value, printable
+from headwater_cli.windowlines import format_bounds, format_value, printable
 from headwater_root import resultlines
 
 FORMATS = ("table", "csv", "json")
@@ -65,13 +64,11 @@ class ResultTable:
         for name in ["events", *functions]:
             table.add_column(Text(name), justify="right")
         for row in rows:
-            ranked = query in self._counts
-            window = (
-                f"events {row['start'] + 1:,} to {row['end']:,}"
-                if ranked
-                else interval(row["start"], row["end"])
-            )
-            cells = [window, *([row["site"]] if has_site else []), *([row["key"] or ""] if has_key else [])]
+            cells = [
+                format_bounds(row, self._counts),
+                *([row["site"]] if has_site else []),
+                *([row["key"] or ""] if has_key else []),
+            ]
             cells.append(f"{row['count']:,}")
             cells += [
                 "" if row["values"].get(name) is None else format_value(row["values"][name])

@@ -92,7 +92,17 @@ def compared(topology: Topology, directory: Path, feeds: Iterable[Feed]) -> Comp
         row for _, lines in Outbox(directory / "root" / "outbox").read(0) for row in resultlines.decode(lines)
     ]
     found = [
-        oracle.Row(r["query"], r["site"], r["key"], r["start"], r["end"], r["count"], _values(r["values"]))
+        oracle.Row(
+            r["query"],
+            r["site"],
+            r["key"],
+            r["start"],
+            r["end"],
+            r["count"],
+            _values(r["values"]),
+            first_time=r["first_time"],
+            last_time=r["last_time"],
+        )
         for r in rows
     ]
     accounts = {SourceId.of(name).label: engine.account(name) for name in engine.sources}

@@ -7,6 +7,7 @@ from typing import Any
 
 from headwater.queries import Query
 from headwater.windows import is_count
+from headwater_cli.resultfiles import bounds_of
 from headwater_cli.times import interval
 from headwater_root import resultlines
 
@@ -34,18 +35,26 @@ class WindowLines:
         if row["key"] is not None:
             where.append(f"{self._keys.get(row['query']) or KEY}={row['key']}")
         parts += [" ".join(where)] if where else []
-        parts.append(self._bounds(row))
+        parts.append(format_bounds(row, self._counts))
         parts += [f"#{row['ordinal']}"] if row["ordinal"] is not None else []
         parts.append(f"{row['count']:,} event{'' if row['count'] == 1 else 's'}")
         values = row["values"].items()
         parts += [" ".join(f"{name}={format_value(value)}" for name, value in values if name != "count")]
         return printable("  ".join(part for part in parts if part))
 
-    def _bounds(self, row: dict[str, Any]) -> str:
-        if row["query"] in self._counts:
-            # Ranks begin with 0 in the engine; people count from 1.
-            return f"events {row['start'] + 1:,} to {row['end']:,}"
+
+def format_bounds(row: Mapping[str, Any], counts: Iterable[str] = ()) -> str:
+    """When a window was; of a count window the ranks too, as far as its line says them."""
+    bounds = bounds_of(row, counts)
+    if bounds.measure == "time":
         return interval(row["start"], row["end"])
+    # Ranks begin with 0 in the engine; people count from 1.
+    ranks = f"events {row['start'] + 1:,} to {row['end']:,}"
+    if bounds.measure is None:
+        return f"{row['start']:,} to {row['end']:,}"
+    if bounds.first is None or bounds.last is None:
+        return ranks
+    return f"{ranks}, {interval(bounds.first, bounds.last)}"
 
 
 def format_value(value: Any) -> str:

@@ -65,16 +65,9 @@ class Finals:
         for kind in [least] if least == most else np.unique(kinds).tolist():
             part = closed
             if least < most:
-                mine = kinds == kind
-                part = Closed(
-                    closed.query[mine],
-                    closed.code[mine],
-                    closed.start[mine],
-                    closed.end[mine],
-                    [tuple(column[mine] for column in columns) for columns in closed.states],
-                )
+                part = closed.take(kinds == kind)
             try:
-                yield lowered(
+                block = lowered(
                     self._catalog.queries,
                     self._catalog.incarnations,
                     group.operators,
@@ -86,6 +79,8 @@ class Finals:
                     part.states,
                     names,
                 )
+                block.first_time, block.last_time = part.first, part.last
+                yield block
             except FunctionFailed as error:
                 self._unlowered = error
                 raised.append(error)

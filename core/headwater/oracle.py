@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from itertools import product
@@ -136,6 +136,8 @@ class Row:
     count: int
     values: dict[str, Any]
     scale: float = field(default=0.0, compare=False)
+    first_time: int | None = None  # of the first and the last event, where the bounds are ranks
+    last_time: int | None = None
 
 
 History = list[Event | Decision]  # of one source, without its late and rejected events
@@ -371,7 +373,10 @@ def _merged(spec: Spec, tracks: list[_Track]) -> Iterable[list[_Marked]]:
 def _row(spec: Spec, site: str, key: str | None, start: int, end: int, events: list[Event]) -> Row:
     values = [event.value for event in events if event.value is not None]
     answers = {str(given): _aggregate(given, values) for given in spec.aggregates}
-    return Row(spec.id, site, key, start, end, len(values), answers, _sum(map(abs, values)))
+    row = Row(spec.id, site, key, start, end, len(values), answers, _sum(map(abs, values)))
+    if spec.measure == "count":
+        return replace(row, first_time=events[0].ts, last_time=events[-1].ts)
+    return row
 
 
 def _aggregate(given: str | Custom, values: list[float]) -> Any:

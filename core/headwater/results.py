@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -14,13 +14,17 @@ from headwater.errors import Invalid, Problem
 from headwater.ledger import Account
 from headwater.operators import Columns, Operator
 from headwater.queries import Query
-from headwater.rows import Array, Ints
+from headwater.rows import TS_MIN, Array, Ints
 from headwater.windows import is_count
 
 # What a function of no event is; every other one has no value then.
 OF_NOTHING: dict[str, Any] = {"count": 0, "sum": 0.0, "product": 1.0}
+# What bounds of windows are: microseconds, or ranks of events.
+Measure = Literal["time", "count"]
 # Columns of names.
 _NAMES = ("site", "key")
+# Columns of the times of events, which count windows have.
+_TIMES = ("first_time", "last_time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Result:
     window that is merged with no other. `ordinal` is the number of a punctuation window whose merge goes
     by it (local, order); one that was merged by equal bounds is known by both of them (`by_bounds`).
     `incarnation` is the how-manieth query of this id it is of: a query may be removed and added again.
+    The bounds of a count window are ranks (`measure`), and `first_time` and `last_time` are the times of its
+    first and its last event: None where a release before has counted that event, and for all other windows.
     """
 
     query: str
@@ -43,6 +49,9 @@ class Result:
     ordinal: int | None = None
     incarnation: int = 1
     by_bounds: bool = False
+    measure: Measure = "time"
+    first_time: int | None = None
+    last_time: int | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
@@ -56,7 +65,10 @@ class Result:
 
 @dataclass(slots=True)
 class Block:
-    """Windows of queries with the same aggregates: one row a window, functions lowered column-wise."""
+    """Windows of queries with the same aggregates: one row a window, functions lowered column-wise.
+
+    Count windows have the times of their first and their last event; TS_MIN is a time that is not known.
+    """
 
     queries: Sequence[Query]
     incarnations: Sequence[int]
@@ -69,6 +81,14 @@ class Block:
     values: dict[str, Array]
     ordinal: Ints | None = None
     by_bounds: bool = False
+    first_time: Ints | None = None
+    last_time: Ints | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        # A state of a release before has no times.
+        self.first_time = self.last_time = None
+        for name, value in state[1].items():
+            setattr(self, name, value)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -87,6 +107,8 @@ class Block:
             count=self.count[mine],
             values={name: column[mine] for name, column in self.values.items()},
             ordinal=None if self.ordinal is None else self.ordinal[mine],
+            first_time=None if self.first_time is None else self.first_time[mine],
+            last_time=None if self.last_time is None else self.last_time[mine],
         )
 
     def ranked(self, places: Mapping[tuple[str, str], int]) -> Ints:
@@ -123,6 +145,7 @@ class Block:
             else:
                 values = {name: OF_NOTHING.get(name) for name in columns}
             ordinal = None if self.ordinal is None else int(self.ordinal[row])
+            measure: Measure = "time" if self.first_time is None else "count"
             order = (end, query, site.encode(), (key or "").encode(), start, ordinal or 0)
             yield (
                 order,
@@ -137,6 +160,9 @@ class Block:
                     ordinal,
                     self.incarnations[query],
                     self.by_bounds,
+                    measure,
+                    _time_at(self.first_time, row),
+                    _time_at(self.last_time, row),
                 ),
             )
 
@@ -246,15 +272,18 @@ class Results:
         if any(is_count(each.window) for each in mine):
             # Ranks from 1, both of them in the window.
             ranks = {"start": ("first_rank", columns["start"] + 1), "end": ("last_rank", columns["end"])}
-            return _Table(dict(ranks.get(field, (field, column)) for field, column in columns.items()), ())
-        times = {field: columns[field].astype("datetime64[us]") for field in ("start", "end")}
+            columns = dict(ranks.get(field, (field, column)) for field, column in columns.items())
+        timed = [field for field in ("start", "end", *_TIMES) if field in columns]
+        # What is not known, TS_MIN or None, is not a time here.
+        times = {field: columns[field].astype("datetime64[us]") for field in timed}
         return _Table(columns | times, tuple(times))
 
     def columns(self, query: str) -> dict[str, Array]:
         """One query's windows as columns: what `pandas.DataFrame` and `pyarrow.table` take.
 
         Where windows of a query that was added again are among them, `incarnation` tells them apart;
-        punctuation windows that have an `ordinal` have a column for it.
+        punctuation windows that have an `ordinal` have a column for it. Count windows have columns for the
+        times of their first and their last event.
         """
         parts = [part for block in self.blocks if len(part := block.of(query))]
         named = {
@@ -282,6 +311,17 @@ class Results:
             table["ordinal"] = _stacked(
                 [np.full(len(part), -1) if part.ordinal is None else part.ordinal for part in parts]
             )
+        if any(part.first_time is not None for part in parts):
+            for name in _TIMES:
+                given = [getattr(part, name) for part in parts]
+                table[name] = _known_times(
+                    _stacked(
+                        [
+                            np.full(len(part), TS_MIN) if times is None else times
+                            for part, times in zip(parts, given, strict=True)
+                        ]
+                    )
+                )
         # In the order of the first one: an incarnation may ask for other functions than the one before.
         for name in dict.fromkeys(name for part in parts for name in part.values):
             table[name] = np.concatenate([part.filled(name) for part in parts])
@@ -319,6 +359,22 @@ def _place(name: tuple[str, str | None]) -> tuple[str, str]:
 def _stacked(columns: Sequence[Array]) -> Ints:
     """Columns of integers as one, also if there is none."""
     return np.concatenate([np.empty(0, np.int64), *columns])
+
+
+def _time_at(times: Ints | None, row: int) -> int | None:
+    """A time of a window, if it has such times and this one is known."""
+    found = TS_MIN if times is None else int(times[row])
+    return None if found == TS_MIN else found
+
+
+def _known_times(times: Ints) -> Array:
+    """A column of times, of objects if some are not known."""
+    unknown = times == TS_MIN
+    if not unknown.any():
+        return times
+    column: Array = times.astype(object)
+    column[unknown] = None
+    return column
 
 
 def _objects(listed: Sequence[object]) -> Array:

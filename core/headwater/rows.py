@@ -93,6 +93,10 @@ class Rows:
         """Some of the rows, by index."""
         return _Picked(self, rows, in_order)
 
+    def times_at(self, places: Ints) -> Ints:
+        """The times of some rows, by index."""
+        return self.ts[places]
+
     def numbers(self) -> Ints:
         """The sequence number of every row."""
         if isinstance(self.seq, int):
@@ -117,6 +121,9 @@ class _Picked(Rows):
         self.source = of.source if isinstance(of.source, int) else of.source[index]
         self.codes = None if of.codes is None else of.codes[index]
         self.in_order, self.total = in_order, None
+
+    def times_at(self, places: Ints) -> Ints:
+        return self._of.times_at(self._index[places])
 
     def __getattr__(self, name: str) -> Any:
         if name == "ts":

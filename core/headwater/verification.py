@@ -127,6 +127,12 @@ def _differences(expected: Row, found: Row, tolerance: float) -> list[str]:
     lines = []
     if expected.count != found.count:
         lines.append(f"{found.count} events instead of {expected.count}")
+    for name, wanted, got in (
+        ("first", expected.first_time, found.first_time),
+        ("last", expected.last_time, found.last_time),
+    ):
+        if wanted != got:
+            lines.append(f"its {name} event is at {got} instead of {wanted}")
     if expected.values.keys() != found.values.keys():
         lines.append(f"aggregates {sorted(found.values)} instead of {sorted(expected.values)}")
         return lines

@@ -1,12 +1,16 @@
 """Results as JSON lines in UTF-8: what the outbox holds and the sinks take.
 
-One result a line, with the fields id, query, incarnation, site, key, start, end, count, values and ordinal,
-in this order. `id` is what no other result has (`id_of`): whoever gets a result twice knows it by that. A
-`site` that is a source is written as its label. `values` has one entry a function, in the order of the query.
-JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and "-Infinity", and are numbers again
-after `decode`. Of the values of user-defined functions, tuples, arrays and sets become lists (sets in order),
-mappings become objects in the order of their keys, and what JSON does not know becomes its text; so the same
-result is the same bytes.
+One result a line, with the fields id, query, incarnation, site, key, start, end, count, values, ordinal,
+measure, first_time and last_time, in this order. `id` is what no other result has (`id_of`): whoever gets a
+result twice knows it by that. A `site` that is a source is written as its label. `values` has one entry a
+function, in the order of the query. JSON has no NaN and no infinity: they are the texts "NaN", "Infinity" and
+"-Infinity", and are numbers again after `decode`. Of the values of user-defined functions, tuples, arrays and
+sets become lists (sets in order), mappings become objects in the order of their keys, and what JSON does not
+know becomes its text; so the same result is the same bytes.
+
+`measure` says what start and end are: microseconds ("time"), or ranks of events ("count"), where first_time
+and last_time are the times of the first and the last event. A line of an earlier release has none of the
+three; `bounds_of` never takes a rank of such a line for a time.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import inf, isfinite, isinf, isnan, nan
 from typing import Any
@@ -22,14 +28,25 @@ from urllib.parse import quote
 import numpy as np
 
 from headwater.errors import PermanentError
-from headwater.results import Result
+from headwater.results import Measure, Result
 from headwater.sources import SourceId
 
 _NUMBERS = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 _BITS = 8192
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Of so many names what is written of them is not made anew for each line.
 NAMES = 1 << 16
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a window was, as far as its line says: in microseconds, for a count window of its first and its
+    last event. `measure` is None if the line does not say what its bounds are."""
+
+    measure: Measure | None
+    first: int | None
+    last: int | None
 
 
 class NoResults(PermanentError):
@@ -59,6 +76,25 @@ def decode(rows: bytes) -> Iterator[dict[str, Any]]:
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 raise NoResults(number, error) from error
             yield row
+
+
+def bounds_of(row: Mapping[str, Any]) -> Bounds:
+    """The bounds of a line as times; raises nothing for a line of a release before."""
+    measure: Measure | None = row.get("measure")
+    if measure == "count":
+        return Bounds("count", row.get("first_time"), row.get("last_time"))
+    if measure is None and row["end"] - row["start"] == row["count"] and row["ordinal"] is None:
+        # So many events as ranks, as in every count window: these may be no times.
+        return Bounds(None, None, None)
+    return Bounds("time", row["start"], row["end"])
+
+
+def time_of(microseconds: int | None) -> datetime | None:
+    """A time since 1970; None for none, and beyond the years 1 to 9999."""
+    try:
+        return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
 
 
 def text(value: Any) -> str:
@@ -94,8 +130,19 @@ def _line(result: Result) -> str:
         f'{{"id":"{id_of(result)}","query":{_string(result.query)},"incarnation":{int(result.incarnation)},'
         f'"site":{_string(_label(result.site))},"key":{key},'
         f'"start":{int(result.start)},"end":{int(result.end)},"count":{int(result.count)},'
-        f'"values":{{{values}}},"ordinal":{"null" if result.ordinal is None else int(result.ordinal)}}}\n'
+        f'"values":{{{values}}},"ordinal":{_integer(result.ordinal)}{_measured(result)}}}\n'
     )
+
+
+def _measured(result: Result) -> str:
+    if result.measure == "time":
+        return ',"measure":"time","first_time":null,"last_time":null'
+    first, last = _integer(result.first_time), _integer(result.last_time)
+    return f',"measure":"count","first_time":{first},"last_time":{last}'
+
+
+def _integer(value: int | None) -> str:
+    return "null" if value is None else str(int(value))
 
 
 def _value(value: Any) -> str:

@@ -37,9 +37,9 @@ from headwater.rows import SourceOrder
 from headwater.topology import Functions
 
 # To be raised whenever a class whose objects are in the state gets, loses or changes an attribute.
-FORMAT = 6
+FORMAT = 7
 # States of these are read too, and brought to the present one.
-OLDER = (4, 5)
+OLDER = (4, 5, 6)
 
 _MAGIC = b"HWSTATE\n"
 _HEAD = struct.Struct("<8sIH")

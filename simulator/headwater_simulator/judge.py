@@ -301,7 +301,17 @@ class Judge:
             events, sources, specs, decisions=decisions_of(engine), watermark=engine.watermark
         )
         rows = [
-            oracle.Row(r.query, r.site, r.key, r.start, r.end, r.count, r.values)
+            oracle.Row(
+                r.query,
+                r.site,
+                r.key,
+                r.start,
+                r.end,
+                r.count,
+                r.values,
+                first_time=r.first_time,
+                last_time=r.last_time,
+            )
             for position in sorted(found)
             for r in found[position]
             if r.query in mine

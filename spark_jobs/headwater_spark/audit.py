@@ -26,6 +26,8 @@ TOLERANCE = 1e-9
 LISTED = 100
 # What is compared beside the functions.
 _FIELDS = ("opened", "end", "count")
+# And of count windows: the times of the first and the last event, where the result says them.
+_TIMES = {"low": "first_time", "high": "last_time"}
 # What a window without events has; other functions have nothing.
 _EMPTY = {"count": 0.0, "sum": 0.0, "product": 1.0}
 
@@ -138,6 +140,7 @@ def _compared(
         f.col("start").alias("e_opened"),
         f.col("end").alias("e_end"),
         f.col("count").alias("e_count"),
+        *(f.col(time).alias(f"e_{name}") for name, time in _TIMES.items()),
         *(f.col("values")[name].alias(f"e{n}") for n, name in enumerate(names)),
     )
     mine = mine.groupBy("site", "key", "start").agg(
@@ -153,6 +156,8 @@ def _compared(
     )
     # Which of the fields are two.
     checks = {bound: f.col(bound) != f.col(f"e_{bound}") for bound in _FIELDS}
+    if is_count(query.window):
+        checks |= {name: f.coalesce(f.col(name) != f.col(f"e_{name}"), f.lit(False)) for name in _TIMES}
     checks |= {f"f{n}": _differs(n, name) for n, name in enumerate(names)}
     both = both.withColumns({f"d_{compared}": check for compared, check in checks.items()})
     other = reduce(or_, (f.col(f"d_{compared}") for compared in checks))
@@ -256,6 +261,7 @@ def _difference(row: Row, names: Sequence[str]) -> Difference:
     values: dict[str, tuple[str | None, str | None]] = {}
     if row["kind"] == "different":
         fields = [(bound, f"e_{bound}", bound) for bound in _FIELDS]
+        fields += [(time, f"e_{name}", name) for name, time in _TIMES.items() if f"d_{name}" in row]
         fields += [(name, f"e{n}", f"f{n}") for n, name in enumerate(names)]
         # Of a window without events nothing was computed.
         values = {

@@ -17,15 +17,20 @@ _FIELDS = (
     "id STRING, query STRING, incarnation BIGINT, site STRING, key STRING, start BIGINT, end BIGINT, "
     "count BIGINT, ordinal BIGINT"
 )
+_TIMES = ("first_time", "last_time")
 
 
 def read(spark: SparkSession, directory: Path) -> DataFrame:
-    """The results with `values`, a map of texts by function; lists are JSON."""
+    """The results with `values`, a map of texts by function; lists are JSON.
+
+    `first_time` and `last_time` are microseconds, and null in what a release before has written.
+    """
     if (directory / LINES).is_file():
         return _lines(spark, directory / LINES)
     # A sink that still grows: what a merge leaves behind stays for a while in the directory as it is now.
-    # A copy by kubectl cp has no link, but the files in a directory of their own.
-    places = (directory / "results", directory / "_files")
+    # A copy by kubectl cp has no link; the files are in a directory beside it, before within it.
+    directory = directory.resolve()
+    places = (directory / "results", directory.with_name(f"{directory.name}.files"), directory / "_files")
     files = next((place.resolve() for place in places if place.is_dir()), directory)
     if not any(files.rglob("*.parquet")):
         problem = Problem(
@@ -35,14 +40,17 @@ def read(spark: SparkSession, directory: Path) -> DataFrame:
         )
         raise Invalid("there are no results to compare with", [problem])
     schema = f"{_FIELDS}, values MAP<STRING, DOUBLE>, others MAP<STRING, STRING>"
+    schema += "".join(f", {name} TIMESTAMP" for name in _TIMES)
     found = spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(str(files))
     texts = f.expr("map_concat(transform_values(values, (name, value) -> cast(value AS STRING)), others)")
-    return found.withColumn("values", texts).drop("others")
+    times = {name: f.unix_micros(name) for name in _TIMES}
+    return found.withColumn("values", texts).drop("others").withColumns(times)
 
 
 def _lines(spark: SparkSession, path: Path) -> DataFrame:
     """Whole lines: the last one may be half written, by a root that is just at it."""
-    schema = f"{_FIELDS}, values MAP<STRING, STRING>, {_BAD} STRING"
+    times = "".join(f"{name} BIGINT, " for name in _TIMES)
+    schema = f"{_FIELDS}, values MAP<STRING, STRING>, {times}{_BAD} STRING"
     found = spark.read.schema(schema).json(str(path), mode="PERMISSIVE", columnNameOfCorruptRecord=_BAD)
     bad = [row[_BAD] for row in found.where(f.col(_BAD).isNotNull()).select("id", _BAD).limit(2).collect()]
     if len(bad) > 1 or (bad and not _is_cut(path)):

@@ -1,7 +1,7 @@
 """Windows computed anew with Spark SQL, from the definitions alone: nothing of the engine is used.
 
 A row is a window: site, key, start (the ordinal, if it is between marks), `opened` and `end`, `count`, `low`
-and `high` (the times of its first and last event, which a count window does not say), `size` (the sum of
+and `high` (the times of its first and last event), `size` (the sum of
 absolute values: what rounding is measured by), and a column for each function.
 """
 

@@ -9,17 +9,20 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from headwater import Query, Tumbling
 from headwater import aggregate as aggregate_table
-from headwater_cli import resultfiles
+from headwater_cli import resultfiles, resultsread
 from headwater_cli.aggregate import parse_window
 from headwater_cli.app import main
 from headwater_root.resultlines import encode
+from tests.root.earlier import earlier
 
 QUERIES = [
     Query("trend", Tumbling("10s"), ["avg", "top(2)"], key_by="machine"),
@@ -90,7 +93,60 @@ def test_csv_has_every_result(kept: Path) -> None:
     done = say("results", kept, "--format", "csv")
     found = list(csv.DictReader(io.StringIO(done.output)))
     assert [each["query"] for each in found].count("trend") == 4
-    assert {each["first_rank"] for each in found if each["query"] == "lots"} == {"1", "3"}
+    lots = [each for each in found if each["query"] == "lots"]
+    assert [(each["first_rank"], each["first_time"], each["last_time"]) for each in lots] == [
+        ("1", "2026-05-01T12:00:00+00:00", "2026-05-01T12:00:04+00:00"),
+        ("3", "2026-05-01T12:00:11+00:00", "2026-05-01T12:01:02+00:00"),
+    ]
+    assert {each["start"] for each in lots} == {""}
+    # Columns that were there stay where they were.
+    assert list(found[0])[-2:] == ["first_time", "last_time"]
+
+
+def test_a_parquet_file_has_the_times_of_count_windows(kept: Path) -> None:
+    found = [row for row in pq.read_table(kept / "results.parquet").to_pylist() if row["query"] == "lots"]
+    assert [(row["first_rank"], row["first_time"].isoformat()) for row in found] == [
+        (1, "2026-05-01T12:00:00+00:00"),
+        (3, "2026-05-01T12:00:11+00:00"),
+    ]
+
+
+def test_since_takes_count_windows_by_their_last_event(kept: Path, tmp_path: Path) -> None:
+    asked = ("results", kept, "--query", "lots", "--since")
+    for since, expected in (("12:00:04", [1, 3]), ("12:00:05", [3]), ("12:01:03", [])):
+        done = say(*asked, f"2026-05-01T{since}", "--format", "json")
+        assert [json.loads(line)["first_rank"] for line in done.stdout.splitlines()] == expected
+    # A directory that an earlier release has written.
+    path = kept / resultfiles.LINES
+    path.write_bytes(earlier(path.read_bytes()))
+    done = say(*asked, "2026-05-01T12:01:03", "--format", "json")
+    assert [json.loads(line)["first_time"] for line in done.stdout.splitlines()] == [None, None]
+    assert done.stderr.count("lots has windows without times") == 1
+
+
+def test_what_a_live_root_trims_does_not_end_it_and_nothing_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = encode(aggregate_table(EVENTS, QUERIES[:1])).splitlines(keepends=True)
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+    for position, epoch in ((1, 1), (2, 1)):
+        (outbox / f"{position:020}-{epoch:010}").write_bytes(lines[position])
+    found = resultfiles.ResultFiles(tmp_path)
+    read = Path.read_bytes
+
+    def trimmed(path: Path) -> bytes:
+        # Between the list and the look.
+        if path.name.startswith(f"{1:020}"):
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", trimmed)
+    assert [row["id"] for row in found.fresh()] == [json.loads(lines[2])["id"]]
+    (outbox / f"{2:020}-{2:010}").write_bytes(lines[2])
+    (outbox / f"{3:020}-{2:010}").write_bytes(lines[3])
+    assert [row["id"] for row in found.fresh()] == [json.loads(lines[3])["id"]]
+    assert list(found.fresh()) == []
 
 
 @pytest.mark.parametrize(
@@ -132,7 +188,10 @@ def test_following_reads_what_comes(tmp_path: Path) -> None:
         try:
             assert reading.stdout is not None
             assert json.loads(reading.stdout.readline())["key"] == "boiler"
-            # A later epoch of one position replaces nothing that was read; the next position is read.
+            # A later epoch of one position is not read again; the next position is.
+            (outbox / f"{1:020}-{2:010}").write_bytes(lines[0])
+            (outbox / f"{1:020}-{1:010}").unlink()
+            sleep(2 * resultsread.LOOK)
             (outbox / f"{2:020}-{1:010}").write_bytes(lines[1])
             assert json.loads(reading.stdout.readline())["key"] == "filler"
         finally:

@@ -10,11 +10,13 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from math import inf, isnan, nan
 from pathlib import Path
 
 import duckdb
 import pandas as pd
+import polars
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -24,11 +26,12 @@ from hypothesis import strategies as st
 from headwater.results import Result
 from headwater_root import files, resultlines
 from headwater_root.files import Damaged
-from headwater_root.sinks import columns
+from headwater_root.sinks import columns, compaction
 from headwater_root.sinks.compaction import due
 from headwater_root.sinks.generations import Generations
 from headwater_root.sinks.parquet import Parquet
 from headwater_root.sinks.texts import restored, storable, storable_in
+from tests.root.earlier import earlier
 
 
 def rows(*numbers: int) -> bytes:
@@ -68,6 +71,53 @@ def test_numbers_and_others_have_a_column_each(tmp_path: Path) -> None:
     }
     assert (second["site"], second["key"], second["ordinal"], second["incarnation"]) == ("hall", "m", 3, 2)
     assert (first["key"], first["ordinal"], second["values"]) == (None, None, [])
+
+
+def test_a_count_window_has_ranks_and_times(tmp_path: Path) -> None:
+    begin = 1_700_000_000_000_000
+    counted = Result("q", "", None, 6, 9, 3, {}, measure="count", first_time=begin, last_time=2**62)
+    sink = Parquet(tmp_path / "t")
+    sink.deliver(1, resultlines.encode([counted, Result("p", "", None, 6, 9, 1, {})]))
+    sink.deliver(2, earlier(resultlines.encode([counted])))
+    found = ds.dataset(tmp_path / "t" / "results").to_table().to_pylist()
+    assert [(row["start"], row["end"], row["measure"]) for row in found] == [
+        (6, 9, "count"),
+        (6, 9, "time"),
+        (6, 9, None),
+    ]
+    # Beyond the year 9999 no reader has a time.
+    first = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert [row["first_time"] for row in found] == [first, None, None]
+    assert [row["last_time"] for row in found] == [None, None, None]
+
+
+def written_before(directory: Path) -> None:
+    """A sink as the release before has left it."""
+    sink = Parquet(directory)
+    sink._timed = False
+    for position in (1, 2):
+        sink.deliver(position, rows(position))
+    assert all("measure" not in pq.read_schema(path).names for path in (directory / "results").iterdir())
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_all_files_have_the_same_columns_after_an_upgrade(
+    tmp_path: Path, large: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    written_before(tmp_path / "t")
+    if large:
+        monkeypatch.setattr(compaction, "LARGE", 1)
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    assert [record.message for record in caplog.records] == large * ["a sink keeps its columns"]
+    for position in (3, 4):
+        sink.deliver(position, rows(position))
+        schemas = {tuple(pq.read_schema(path).names) for path in (tmp_path / "t" / "results").iterdir()}
+        assert schemas == {tuple(columns.schema(timed=not large).names)}
+        sink.tidy()
+    assert sorted(by_pyarrow(tmp_path / "t" / "results")) == [10, 20, 30, 40]
+    # Some readers refuse files of different columns.
+    found = polars.read_parquet(tmp_path / "t" / "results" / "*.parquet")
+    assert sorted(found["start"].to_list()) == [10, 20, 30, 40]
 
 
 def test_texts_that_no_column_holds_do_not_stop_it(tmp_path: Path) -> None:
@@ -256,11 +306,10 @@ def test_the_files_of_a_release_before_are_taken_over(tmp_path: Path) -> None:
     assert ds.dataset(directory / "results").to_table()["start"].to_pylist() == [10, 40, 70]
     assert sorted(path.name for path in directory.iterdir()) == [
         "_cursor.json",
-        "_files",
         "mine.parquet",
         "results",
     ]
-    assert by_pyarrow(directory / "_files") == [10, 40, 70]
+    assert by_pyarrow(tmp_path / "t.files") == [10, 40, 70]
 
 
 # Readers
@@ -344,9 +393,23 @@ def test_the_directory_above_can_be_read_too(tmp_path: Path) -> None:
         (tmp_path / "t" / "results" / ".00000000000000000009.parquet.tmp").write_bytes(b"half a file")
         assert ds.dataset(tmp_path / "t").count_rows() == position
     (tmp_path / "t" / "results" / ".00000000000000000009.parquet.tmp").unlink()
-    # It follows no links there, so it sees the files of the mirror, each once.
-    found = duckdb.execute(f"SELECT start FROM '{tmp_path}/t/**/*.parquet' ORDER BY start").fetchall()
-    assert found == [(10 * number,) for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("pattern", ["/*/*.parquet", "/**/*.parquet", "/results/*.parquet", "/results"])
+def test_no_reader_of_the_directory_finds_a_row_twice(tmp_path: Path, pattern: str) -> None:
+    sink = Parquet(tmp_path / "t", period=0, fewest=3)
+    for position in range(1, 6):
+        sink.deliver(position, rows(position))
+        sink.tidy()
+    expected = [10 * number for number in range(1, 6)]
+    assert sorted(by_pyarrow(tmp_path / "t.files")) == expected
+    assert sorted(by_pyarrow(tmp_path / "t")) == expected
+    found = polars.scan_parquet(f"{tmp_path}/t{pattern}").select("start").collect()
+    assert sorted(found["start"].to_list()) == expected
+    if pattern.endswith(".parquet"):
+        said = duckdb.execute(f"SELECT file FROM glob('{tmp_path}/t{pattern}')").fetchall()
+        # It follows no link below a double star, and finds nothing there.
+        assert len(said) == (0 if "**" in pattern else len(names(tmp_path / "t")))
 
 
 # Copies
@@ -367,19 +430,44 @@ def test_a_copy_without_links_has_every_row_once(tmp_path: Path) -> None:
     for position in range(1, 9):
         sink.deliver(position, rows(position))
         sink.tidy()
-        copy = copied(tmp_path / "t", tmp_path / f"copy-{position}")
-        assert sorted(by_pyarrow(copy / "_files")) == [10 * n for n in range(1, position + 1)]
-        assert sorted(path.name for path in (copy / "_files").iterdir()) == names(tmp_path / "t")
-    # And it is no second set of files for whoever copies links too.
-    assert not any(path.name == "_files" for path in (tmp_path / ".t").iterdir())
+        copy = copied(tmp_path / "t.files", tmp_path / f"copy-{position}")
+        assert sorted(by_pyarrow(copy)) == [10 * n for n in range(1, position + 1)]
+        assert sorted(path.name for path in copy.iterdir()) == names(tmp_path / "t")
 
 
 def test_a_copy_without_links_is_not_taken_for_a_new_sink(tmp_path: Path) -> None:
     Parquet(tmp_path / "t").deliver(1, rows(1))
     copy = copied(tmp_path / "t", tmp_path / "copy")
-    with pytest.raises(Damaged, match=r"the link is missing, but .*_files has files.*copy links as links"):
+    with pytest.raises(
+        Damaged, match=r"the link is missing, but results were delivered; copy links as links"
+    ):
         Parquet(copy)
-    assert by_pyarrow(copy / "_files") == [10]
+    copied(tmp_path / "t.files", tmp_path / "other").rename(tmp_path / "copy" / "t.files")
+    (copy / "_cursor.json").unlink()
+    with pytest.raises(Damaged, match=r"the link is missing, but .*t\.files has files.*copy links as links"):
+        Parquet(copy)
+    assert by_pyarrow(tmp_path / "copy" / "t.files") == [10]
+
+
+def test_the_mirror_of_the_release_before_is_removed_from_the_directory(tmp_path: Path) -> None:
+    Parquet(tmp_path / "t").deliver(1, rows(1))
+    # As it was: in the directory, and nothing beside it.
+    (tmp_path / "t.files").rename(tmp_path / "t" / "_files")
+    sink = Parquet(tmp_path / "t")
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["_cursor.json", "results"]
+    assert by_pyarrow(tmp_path / "t.files") == [10]
+    sink.deliver(2, rows(2))
+    assert by_pyarrow(tmp_path / "t.files") == [10, 20]
+
+
+def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "t.files").mkdir()
+    (tmp_path / "t.files" / "report.txt").write_text("mine")
+    with pytest.raises(
+        Damaged, match=r"which holds 'report.txt'; move it away, or give the sink another path"
+    ):
+        Parquet(tmp_path / "t")
+    assert (tmp_path / "t.files" / "report.txt").read_text() == "mine"
 
 
 def test_a_file_that_is_delivered_again_is_replaced_in_the_mirror_too(tmp_path: Path) -> None:
@@ -390,7 +478,7 @@ def test_a_file_that_is_delivered_again_is_replaced_in_the_mirror_too(tmp_path: 
     (tmp_path / "t" / "_cursor.json").write_bytes(cursor)
     sink = Parquet(tmp_path / "t")
     sink.deliver(3, rows(2, 3))
-    assert by_pyarrow(tmp_path / "t" / "_files") == [10, 20, 30]
+    assert by_pyarrow(tmp_path / "t.files") == [10, 20, 30]
 
 
 @pytest.mark.parametrize("lost", ["all", "one", "more"])
@@ -399,7 +487,7 @@ def test_a_mirror_that_differs_is_made_again(tmp_path: Path, lost: str) -> None:
     sink = Parquet(tmp_path / "t")
     for position in (1, 2):
         sink.deliver(position, rows(position))
-    mirror = tmp_path / "t" / "_files"
+    mirror = tmp_path / "t.files"
     if lost == "all":
         shutil.rmtree(mirror)
     elif lost == "one":
@@ -433,10 +521,10 @@ def test_tar_sees_one_generation_while_files_are_merged(tmp_path: Path) -> None:
         while copies < 8 and not problems:
             before = delivered
             try:
-                copy = copied(tmp_path / "t", tmp_path / f"copy-{copies}")
+                copy = copied(tmp_path / "t.files", tmp_path / f"copy-{copies}")
             except subprocess.CalledProcessError:
                 continue
-            found = sorted(by_pyarrow(copy / "_files"))
+            found = sorted(by_pyarrow(copy))
             assert found == [10 * n for n in range(1, len(found) + 1)]
             assert len(found) >= before
             copies += 1

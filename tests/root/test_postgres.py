@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf, nan
 from pathlib import Path
@@ -35,13 +36,13 @@ from headwater_root.sinks.postgres import (
     WentBack,
     address_of,
     fenced_by,
-    time_of,
 )
 from headwater_root.sinks.texts import restored
 from headwater_root.sinks.writer import Writer
 from headwater_wire import failpoints
 from tests.patience import PATIENCE
 from tests.root.database import Server
+from tests.root.earlier import earlier
 
 SECRET = "hush-hush"
 
@@ -100,7 +101,29 @@ def test_a_row_has_every_column(tmp_path: Path, database: str) -> None:
     )
     assert found[1][1:7] == ("runs", 4, "", None, -5, 2**62)
     assert found[1][8:] == (None, 0, {}, 2)
-    assert time_of(-5) == datetime(1969, 12, 31, 23, 59, 59, 999995, UTC)
+    assert found[1][7] == datetime(1969, 12, 31, 23, 59, 59, 999995, UTC)
+
+
+def test_a_count_window_has_the_times_of_its_events(tmp_path: Path, database: str) -> None:
+    begin = 1_700_000_000_000_000
+    counted = Result("a", "", None, 6, 9, 3, {}, measure="count", first_time=begin, last_time=begin + 1)
+    older = replace(counted, query="c", first_time=None)
+    sink = opened(tmp_path, database)
+    sink.deliver(1, resultlines.encode([counted, older]))
+    # Lines of a release before, which do not say what their bounds are.
+    timed = Result("d", "", None, begin, begin + 10, 3, {})
+    sink.deliver(2, earlier(resultlines.encode([replace(counted, query="b"), timed])))
+    sink.close()
+    first = datetime(2023, 11, 14, 22, 13, 20, 0, UTC)
+    found = asked(
+        database, 'SELECT query, start, "end", start_time, end_time FROM headwater_results ORDER BY query'
+    )
+    assert found == [
+        ("a", 6, 9, first, first.replace(microsecond=1)),
+        ("b", 6, 9, None, None),
+        ("c", 6, 9, None, first.replace(microsecond=1)),
+        ("d", begin, begin + 10, first, first.replace(microsecond=10)),
+    ]
 
 
 def test_texts_that_postgres_has_not(tmp_path: Path, database: str) -> None:

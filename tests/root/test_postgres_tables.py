@@ -179,7 +179,12 @@ def test_rows_past_the_retention_are_deleted(
     assert len(keys(database)) == 7
     aged(database, 25, *(f"machine-{n}" for n in range(1, 6)))
     aged(database, 23, "machine-6")
-    sink.tidy()
+    # A batch at a time: deliveries come in between.
+    left = []
+    for _ in range(3):
+        sink.tidy()
+        left.append(len(keys(database)))
+    assert left == [5, 3, 2]
     assert keys(database) == ["machine-6", "machine-7"]
     # What comes again is there again, once.
     sink.deliver(2, rows(1, 6))
@@ -214,6 +219,99 @@ def test_rows_from_before_the_setting_count_as_written_when_it_came(tmp_path: Pa
     sink.tidy()
     sink.close()
     assert keys(database) == ["machine-2"]
+
+
+@pytest.fixture
+def large(tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A table that is too large for an index at once, and a sink's directory from before the retention."""
+    sink = opened(tmp_path, database)
+    sink.deliver(1, rows(1, 2))
+    sink.close()
+    monkeypatch.setattr(tables, "SMALL_TABLE", 0)
+    monkeypatch.setattr(module, "EXPIRY_PERIOD", 0.0)
+    return tmp_path
+
+
+def test_a_large_table_is_not_read_when_the_retention_comes(
+    large: Path, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = "SELECT relfilenode FROM pg_class WHERE relname = 'headwater_results'"
+    before = fetched(database, file), indexes(database)
+    sink = opened(large, database, epoch=2, retention=HOUR)
+    sink.deliver(2, rows(3))
+    for _ in range(3):
+        sink.tidy()
+    # It was neither written anew nor indexed.
+    assert (fetched(database, file), indexes(database)) == before
+    aged(database, 2, "machine-1")
+    sink.tidy()
+    assert keys(database) == ["machine-1", "machine-2", "machine-3"]
+    (record,) = (record for record in caplog.records if record.levelno == logging.WARNING)
+    assert vars(record)["problem"] == "rows past the retention are not deleted before it is there"
+    remedy = vars(record)["remedy"]
+    assert remedy == (
+        'CREATE INDEX CONCURRENTLY ON "headwater_results" USING brin ("written_at") WITH (autosummarize = on)'
+    )
+    fetched(database, remedy)
+    sink.tidy()
+    sink.close()
+    assert keys(database) == ["machine-2", "machine-3"]
+
+
+def test_the_retention_waits_for_readers_and_holds_no_delivery_up(
+    large: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "LOCK_WAIT", 50)
+    monkeypatch.setattr(tables, "SMALL_TABLE", 2**20)
+    sink = opened(large, database, epoch=2, retention=HOUR)
+    with psycopg.connect(database) as reader:
+        reader.execute("SELECT count(*) FROM headwater_results")
+        sink.deliver(2, rows(3))
+        sink.tidy()
+        sink.deliver(3, rows(4))
+    assert "brin (written_at) WITH (autosummarize='on')" not in indexes(database)
+    sink.tidy()
+    sink.close()
+    assert "brin (written_at) WITH (autosummarize='on')" in indexes(database)
+
+
+def test_a_root_that_has_nothing_to_deliver_deletes(tmp_path: Path, database: str) -> None:
+    sink = opened(tmp_path, database, retention=HOUR)
+    sink.deliver(1, rows(1, 2))
+    aged(database, 2, "machine-1")
+    again = opened(tmp_path, database, epoch=2, retention=HOUR)
+    again.tidy()
+    assert keys(database) == ["machine-2"]
+    # The cursor is its own from then on, where it was.
+    with pytest.raises(FencedOff, match="a root with the later epoch 2"):
+        sink.deliver(2, rows(3))
+    assert fetched(database, "SELECT epoch, position FROM headwater_cursors") == [(2, 1)]
+    again.deliver(2, rows(3))
+    # A root with another log has delivered nothing yet: it takes nothing over by deleting.
+    aged(database, 2, "machine-2")
+    other = opened(tmp_path / "other", database, retention=HOUR)
+    other.tidy()
+    again.deliver(3, rows(4))
+    assert keys(database) == ["machine-2", "machine-3", "machine-4"]
+    for each in (sink, again, other):
+        each.close()
+
+
+def test_an_index_that_came_to_no_end_counts_as_missing(
+    tmp_path: Path, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = opened(tmp_path, database)
+    sink.deliver(1, rows(1))
+    sink.close()
+    fetched(
+        database,
+        "UPDATE pg_index SET indisvalid = false WHERE indrelid = 'headwater_results'::regclass "
+        "AND NOT indisprimary AND indnkeyatts = 2",
+    )
+    sink.deliver(2, rows(2))
+    sink.close()
+    remedies = [vars(record)["remedy"] for record in caplog.records if "lacks an index" in record.message]
+    assert remedies == ['CREATE INDEX CONCURRENTLY ON "headwater_results" ("query", "start_time")']
 
 
 def test_a_root_that_is_fenced_deletes_nothing(tmp_path: Path, database: str) -> None:

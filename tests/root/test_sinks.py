@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from math import inf, isnan, nan
 from pathlib import Path
@@ -28,6 +29,7 @@ from headwater_root.sinks.console import Console
 from headwater_root.sinks.jsonlines import JsonLines
 from headwater_root.sinks.parquet import Parquet
 from tests.root.disk import LOSSES, Died, Disk, Loss
+from tests.root.earlier import earlier
 
 
 def result(values: dict[str, Any], number: int = 0) -> Result:
@@ -50,8 +52,34 @@ def test_a_line_has_every_field_in_order() -> None:
     line = resultlines.encode([Result("load", "hall", "m7", 10, 20, 3, {"sum": 6.0, "max": 3.0}, 2, 4)])
     assert line == (
         b'{"id":"load/4/hall/m7/2","query":"load","incarnation":4,"site":"hall","key":"m7","start":10,"end":20,"count":3,'
-        b'"values":{"sum":6.0,"max":3.0},"ordinal":2}\n'
+        b'"values":{"sum":6.0,"max":3.0},"ordinal":2,'
+        b'"measure":"time","first_time":null,"last_time":null}\n'
     )
+
+
+def test_a_count_window_has_ranks_and_times() -> None:
+    counted = Result("lots", "", None, 6, 9, 3, {}, measure="count", first_time=1_000, last_time=5_000)
+    older = replace(counted, first_time=None)
+    line, unknown = resultlines.encode([counted]), resultlines.encode([older])
+    assert line.endswith(b'"ordinal":null,"measure":"count","first_time":1000,"last_time":5000}\n')
+    assert unknown.endswith(b'"measure":"count","first_time":null,"last_time":5000}\n')
+    for data, first in ((line, 1_000), (unknown, None)):
+        (row,) = resultlines.decode(data)
+        assert (row["start"], row["end"]) == (6, 9)
+        assert resultlines.bounds_of(row) == resultlines.Bounds("count", first, 5_000)
+
+
+def test_a_rank_of_an_earlier_release_is_no_time() -> None:
+    window = Result("q", "", None, 10, 20, 3, {})
+    for result, expected in (
+        (window, resultlines.Bounds("time", 10, 20)),
+        (replace(window, count=10), resultlines.Bounds(None, None, None)),
+        # Punctuation windows have no ranks.
+        (replace(window, count=10, ordinal=0), resultlines.Bounds("time", 10, 20)),
+    ):
+        (row,) = resultlines.decode(earlier(resultlines.encode([result])))
+        assert "measure" not in row
+        assert resultlines.bounds_of(row) == expected
 
 
 def test_a_source_for_a_site_is_written_as_its_label() -> None:
@@ -333,6 +361,7 @@ def test_lines_for_the_eye(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         Result("load", "hall", "m7", 10, 20, 12, {"avg": 1 / 3, "count": 12, "top(2)": (2.0, nan)}),
         Result("runs", "", None, 0, 5, 1, {}, 3, 2),
         Result("odd", "", "two\nlines\x1b[2J", 0, 5, 0, {"max": None}),
+        Result("lots", "", None, 6, 9, 3, {}, measure="count", last_time=5_000_000),
     ]
     sink = Console(tmp_path)
     sink.deliver(3, resultlines.encode(results))
@@ -341,6 +370,7 @@ def test_lines_for_the_eye(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         'load  site=hall key=m7  [10, 20)  12 events  avg=0.333333 top(2)=[2.0,"NaN"]',
         "runs/2  [0, 5)  #3  1 event",
         "odd  key=two\\nlines\\x1b[2J  [0, 5)  0 events  max=null",
+        "lots  [6, 9) from ? to 1970-01-01T00:00:05+00:00  3 events",
         "",
     ]
     assert Console(tmp_path).cursor == 3

@@ -113,7 +113,17 @@ def test_what_comes_out_of_a_tree_is_what_the_oracle_says(tmp_path: Path) -> Non
     assert len(expected) > 100
     rows = [row for _, lines in root.outbox.read(0) for row in resultlines.decode(lines)]
     found = [
-        oracle.Row(r["query"], r["site"], r["key"], r["start"], r["end"], r["count"], r["values"])
+        oracle.Row(
+            r["query"],
+            r["site"],
+            r["key"],
+            r["start"],
+            r["end"],
+            r["count"],
+            r["values"],
+            first_time=r["first_time"],
+            last_time=r["last_time"],
+        )
         for r in rows
     ]
     wrong = differences(expected, found)

@@ -106,13 +106,7 @@ class CountedGroup:
             closed.code[:] = code
         known = np.isin(closed.query, self._indexes)
         if not known.all():
-            closed = Closed(
-                closed.query[known],
-                closed.code[known],
-                closed.start[known],
-                closed.end[known],
-                [tuple(column[known] for column in columns) for columns in closed.states],
-            )
+            closed = closed.take(known)
         if len(closed.query):
             self._closed.append(closed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,45 @@ from headwater.rows import Array, Ints
 
 @dataclass(slots=True)
 class Closed:
-    """Rows `(query, code, start, end, states)`; without key the code is 0."""
+    """Rows `(query, code, start, end, states)`; without key the code is 0.
+
+    `first` and `last` are the times of the first and the last event of windows whose bounds are ranks;
+    TS_MIN stands for a time that is not known.
+    """
 
     query: Array
     code: Ints
     start: Ints
     end: Ints
     states: list[Columns]
+    first: Ints | None = None
+    last: Ints | None = None
+
+    def __setstate__(self, state: Any) -> None:
+        # A state of a release before has no `first` and `last`.
+        self.first = self.last = None
+        for name, value in state[1].items():
+            setattr(self, name, value)
+
+    def take(self, chosen: Array) -> Closed:
+        """Some of the rows, by a mask."""
+        return Closed(
+            self.query[chosen],
+            self.code[chosen],
+            self.start[chosen],
+            self.end[chosen],
+            [tuple(column[chosen] for column in columns) for columns in self.states],
+            None if self.first is None else self.first[chosen],
+            None if self.last is None else self.last[chosen],
+        )
 
 
 def joined(operators: Sequence[Operator], chunks: Sequence[Closed]) -> Closed:
-    """Several chunks as one, in their order."""
+    """Several chunks of one group as one, in their order."""
     if len(chunks) == 1:
         return chunks[0]
+    first = [chunk.first for chunk in chunks if chunk.first is not None]
+    last = [chunk.last for chunk in chunks if chunk.last is not None]
     return Closed(
         np.concatenate([chunk.query for chunk in chunks]),
         np.concatenate([chunk.code for chunk in chunks]),
@@ -38,4 +65,6 @@ def joined(operators: Sequence[Operator], chunks: Sequence[Closed]) -> Closed:
             )
             for place in range(len(operators))
         ],
+        np.concatenate(first) if first else None,
+        np.concatenate(last) if last else None,
     )

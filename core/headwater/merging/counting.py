@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from headwater.merging.closed import Closed
 from headwater.merging.closings import Closings
+from headwater.merging.ranktimes import RankTimes
 from headwater.merging.timeline import Timeline
 from headwater.operators import Operator
 from headwater.rows import Rows
@@ -22,7 +24,14 @@ class Ranks:
         self._edges = Edges(window for _, window in windows)
         self._closings = Closings(windows)
         self._timeline = Timeline(operators)
+        self._times = RankTimes()
         self.reached = 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_times" not in state:
+            # A release before has counted without times.
+            self._times = RankTimes(known_from=self.reached)
 
     def __len__(self) -> int:
         return len(self._timeline)
@@ -43,9 +52,11 @@ class Ranks:
         low, high = self._edges.span(self.reached)
         if self.reached + size <= high:
             self._timeline.add_one(low, [operator.whole(rows) for operator in self._operators])
+            self._times.add_one(low, rows)
         else:
             places, slices = self._edges.cut(np.arange(self.reached, self.reached + size))
             self._timeline.add(slices, [operator.runs(rows, places) for operator in self._operators])
+            self._times.add(slices, rows, places)
         self.reached += size
 
     def due(self) -> Closed | None:
@@ -58,5 +69,8 @@ class Ranks:
             return None
         low, high = self._timeline.between(start, end)
         states = self._timeline.fold(low, high, int(high[-1]))
-        self._timeline.trim(self.reached - self._closings.longest)
-        return Closed(query, np.zeros(len(query), np.int64), start, end, states)
+        first, last = self._times.between(start, end)
+        before = self.reached - self._closings.longest
+        self._timeline.trim(before)
+        self._times.trim(before)
+        return Closed(query, np.zeros(len(query), np.int64), start, end, states, first, last)

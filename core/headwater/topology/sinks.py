@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import get_args
 
 from headwater.durations import MILLISECOND, SECOND, human
@@ -73,19 +74,29 @@ def read_sinks(section: Section) -> tuple[Sink, ...]:
         if sink is not None:
             if sink in found:
                 inner.wrong("type", "stands there twice with the same target", "give each sink once")
-            elif any(_overlap(sink.path, other.path) for other in found):
+            elif any(_overlap(sink, other) for other in found):
                 said = f"is {shown(sink.path)}, where another sink writes"
                 inner.wrong("path", said, "give each sink a folder of its own, not one within another")
             found.append(sink)
     return tuple(found)
 
 
-def _overlap(one: str | None, other: str | None) -> bool:
-    if one is None or other is None:
-        return False
-    first, second = ([part for part in path.split("/") if part not in ("", ".")] for path in (one, other))
-    shorter = min(len(first), len(second))
-    return first[:shorter] == second[:shorter]
+def _overlap(one: Sink, other: Sink) -> bool:
+    """Whether a folder of one is a folder of the other, or within one."""
+    for first, second in product(_folders(one), _folders(other)):
+        shorter = min(len(first), len(second))
+        if first[:shorter] == second[:shorter]:
+            return True
+    return False
+
+
+def _folders(sink: Sink) -> list[list[str]]:
+    if sink.path is None:
+        return []
+    parts = [part for part in sink.path.split("/") if part not in ("", ".")]
+    # A Parquet sink has its files a second time beside its own folder.
+    beside = [[*parts[:-1], f"{parts[-1]}.files"]] if parts and sink.type == "parquet" else []
+    return [parts, *beside]
 
 
 def _sink(section: Section) -> Sink | None:

@@ -1,8 +1,9 @@
 """Results as tables of Parquet.
 
-All files have one schema, whatever the queries, because a reader takes the schema of the first file for that
-of all. So functions are no columns but entries of two maps: `values` holds what is a number (a whole one only
-if a double holds it exactly, and null for a function that has no value), `others` holds all else as JSON.
+All files of a directory have one schema, whatever the queries, because a reader takes the schema of the first
+file for that of all. So functions are no columns but entries of two maps: `values` holds what is a number (a
+whole one only if a double holds it exactly, and null for a function that has no value), `others` holds all
+else as JSON.
 Texts that Parquet cannot hold are written as `texts` says.
 """
 
@@ -18,21 +19,41 @@ from headwater_root.sinks.texts import storable, storable_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Columns that releases before did not write.
+_TIMED = ("measure", "first_time", "last_time")
 # Rows of a row group, and so how many are in memory at once when files are merged.
 GROUP_ROWS = 65_536
 
 
-def encoded(rows: bytes) -> bytes:
-    """The rows as a Parquet file."""
+def encoded(rows: bytes, *, timed: bool = True) -> bytes:
+    """The rows as a Parquet file; `timed` says whether it has the columns of count windows."""
     import pyarrow as pa
 
-    table = [_parted(row) for row in resultlines.decode(rows)]
-    return _written([pa.Table.from_pylist(table, schema=schema())])
+    table, columns = [_parted(row) for row in resultlines.decode(rows)], schema(timed=timed)
+    return _written([pa.Table.from_pylist(table, schema=columns)], columns)
 
 
-def merged(paths: Iterable[Path]) -> bytes:
+def merged(paths: Iterable[Path], *, timed: bool = True) -> bytes:
     """The rows of several files as one, in the order given."""
-    return _written(_groups(paths))
+    columns = schema(timed=timed)
+    return _written((_completed(group, columns) for group in _groups(paths)), columns)
+
+
+def is_timed(path: Path) -> bool:
+    """Whether a file has the columns that releases before did not write."""
+    import pyarrow.parquet as pq
+
+    return _TIMED[0] in pq.read_schema(path).names
+
+
+def _completed(group: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows with all columns; what a release before has not written is null."""
+    import pyarrow as pa
+
+    for field in columns:
+        if field.name not in group.column_names:
+            group = group.append_column(field, pa.nulls(len(group), field.type))
+    return group.select(columns.names)
 
 
 def _groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
@@ -54,22 +75,23 @@ def _groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def _written(tables: Iterable[pa.Table]) -> bytes:
+def _written(tables: Iterable[pa.Table], columns: pa.Schema) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema()) as writer:
+    with pq.ParquetWriter(sink, columns) as writer:
         for table in tables:
-            writer.write_table(table.cast(schema()), row_group_size=GROUP_ROWS)
+            writer.write_table(table.cast(columns), row_group_size=GROUP_ROWS)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
-def schema() -> pa.Schema:
-    """The schema of every file."""
+def schema(*, timed: bool = True) -> pa.Schema:
+    """The schema of every file of a directory; without `timed` that of releases before."""
     import pyarrow as pa
 
+    time = pa.timestamp("us", tz="UTC")
     fields: list[pa.Field[Any]] = [
         pa.field("id", pa.string(), nullable=False),
         pa.field("query", pa.string(), nullable=False),
@@ -83,6 +105,9 @@ def schema() -> pa.Schema:
         pa.field("values", pa.map_(pa.string(), pa.float64()), nullable=False),
         pa.field("others", pa.map_(pa.string(), pa.string()), nullable=False),
     ]
+    if timed:
+        kinds = (pa.string(), time, time)
+        fields += [pa.field(name, kind) for name, kind in zip(_TIMED, kinds, strict=True)]
     return pa.schema(fields)
 
 
@@ -97,7 +122,8 @@ def _parted(row: dict[str, Any]) -> dict[str, Any]:
         else:
             others.append((storable(name), resultlines.text(storable_in(value))))
     texts = {name: storable_in(row[name]) for name in ("query", "site", "key")}
-    return {**row, **texts, "values": numbers, "others": others}
+    times = {name: resultlines.time_of(row.get(name)) for name in _TIMED[1:]}
+    return {**row, **texts, **times, "values": numbers, "others": others}
 
 
 def _is_number(value: Any) -> bool:

@@ -56,7 +56,7 @@ def readable(row: dict[str, Any]) -> str:
     where = [f"site={row['site']}"] if row["site"] else []
     where += [f"key={row['key']}"] if row["key"] is not None else []
     parts += [" ".join(where)] if where else []
-    parts.append(f"[{row['start']}, {row['end']})")
+    parts.append(_bounds(row))
     parts += [f"#{row['ordinal']}"] if row["ordinal"] is not None else []
     parts.append(f"{row['count']} event{'' if row['count'] == 1 else 's'}")
     values = " ".join(f"{name}={_shown(value)}" for name, value in row["values"].items() if name != "count")
@@ -64,6 +64,21 @@ def readable(row: dict[str, Any]) -> str:
     line = "  ".join(parts)
     # A name may hold anything; on a terminal it must neither break the line nor send commands.
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+
+
+def _bounds(row: dict[str, Any]) -> str:
+    given = f"[{row['start']}, {row['end']})"
+    bounds = resultlines.bounds_of(row)
+    if bounds.measure != "count":
+        return given
+    return f"{given} from {_moment(bounds.first)} to {_moment(bounds.last)}"
+
+
+def _moment(microseconds: int | None) -> str:
+    time = resultlines.time_of(microseconds)
+    if time is not None:
+        return time.isoformat()
+    return "?" if microseconds is None else str(microseconds)
 
 
 def _shown(value: Any) -> str:

@@ -1,9 +1,9 @@
 """The present files of a sink in a real directory, for tools that copy no links.
 
 `kubectl cp` passes over symbolic links, so a copy of a sink whose files are behind one would hold no files.
-The mirror holds hard links to the files of the present generation and takes no room of its own. Its name
-begins with an underscore: pyarrow, pandas and Spark pass over it when they read the directory above, where
-they follow the link `results` to the same rows.
+The mirror holds hard links to the files of the present generation and takes no room of its own. It lies
+beside the directory of the sink (`all.files` beside `all`), not in it: whoever reads that directory, or a
+pattern below it, follows the link `results` to the same rows, and would find each of them twice.
 
 A copy sees all files of one generation: a merge renames the mirror away and the next one into its place.
 `tar` reads on in the directory that it has opened, so the mirror before stays until the next merge. Nothing
@@ -19,9 +19,16 @@ from pathlib import Path
 from headwater_root import files
 from headwater_root.files import Damaged
 
-NAME = "_files"
+_SUFFIX = ".files"
+# Where the mirror was before, in the directory of the sink.
+_EARLIER = "_files"
 _TEMPORARY = ".{}.tmp"
 _NEXT, _BEFORE = "mirror-next", "mirror-before"
+
+
+def path_of(directory: Path) -> Path:
+    """Where the mirror of a sink's directory is."""
+    return directory.with_name(directory.name + _SUFFIX)
 
 
 class Mirror:
@@ -31,16 +38,19 @@ class Mirror:
     """
 
     def __init__(self, directory: Path, home: Path) -> None:
-        self.path = directory / NAME
+        self.path = path_of(directory)
+        self._earlier = directory / _EARLIER
         self._home = home
 
     def refuse_copy(self, link: Path) -> None:
-        """Refuse a directory that has files here and no link: a copy that was made without links."""
-        if self.path.is_dir() and any(self.path.iterdir()) and not os.path.lexists(link):
-            remedy = "copy links as links, with the hidden directory beside this one, or begin in another"
-            raise Damaged(
-                link, 0, f"the link is missing, but {self.path} has files, as in a copy by kubectl cp", remedy
-            )
+        """Refuse a directory whose files are here and that has no link: a copy made without links."""
+        if os.path.lexists(link):
+            return
+        for path in (self.path, self._earlier):
+            if path.is_dir() and any(path.iterdir()):
+                remedy = "copy links as links, with the directories beside this one, or begin in another"
+                said = f"the link is missing, but {path} has files, as in a copy by kubectl cp"
+                raise Damaged(link, 0, said, remedy)
 
     def add(self, file: Path) -> None:
         """Name a file of the present generation here too, in the place of one with its name."""
@@ -55,6 +65,7 @@ class Mirror:
 
     def follow(self, generation: Path) -> None:
         """Hold the files of this generation and no others."""
+        self._remove_earlier()
         if self.path.is_dir() and _inodes(self.path) == _inodes(generation):
             return
         following, before = self._home / _NEXT, self._home / _BEFORE
@@ -66,6 +77,13 @@ class Mirror:
         if self.path.is_dir():
             os.rename(self.path, before)
         os.rename(following, self.path)
+
+    def _remove_earlier(self) -> None:
+        """Remove the mirror from where it was before, out of sight first: a reader sees all of it or none."""
+        if self._earlier.is_dir():
+            gone = self._home / _BEFORE
+            files.remove_directory(gone)
+            os.rename(self._earlier, gone)
 
 
 def _inodes(directory: Path) -> dict[str, int]:

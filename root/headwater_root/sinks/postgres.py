@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
@@ -53,11 +52,6 @@ DEFAULTS = {
     "keepalives_count": "3",
 }
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = (
-    (when - _EPOCH) // timedelta(microseconds=1)
-    for when in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-)
 _COLUMNS = {
     "id": "text",
     "query": "text NOT NULL",
@@ -190,6 +184,8 @@ class Postgres:
         self._cursor = Cursor(directory / "cursor.json")
         self._address, self._table, self._timeout = dict(address), table, timeout
         self._retention, self._expiry = retention, 0.0
+        # Whether the table is known to be ready for deletions, and which statement it lacks was logged.
+        self._deletes, self._lacks = False, ""
         self._topology = writer.topology
         self._mine = Holder(word_of(directory), writer.epoch, secrets.token_hex(8), 0)
         # Whether the cursor is this process's, and the tables are known to be there.
@@ -237,22 +233,17 @@ class Postgres:
 
     def tidy(self) -> None:
         """Delete rows that are past the retention, if it is time."""
-        if (
-            self._retention is None
-            or not self._held
-            or self._fenced is not None
-            or monotonic() < self._expiry
-        ):
+        if self._retention is None or self._fenced is not None or monotonic() < self._expiry:
             return
-        count = tables.BATCH_ROWS
-        while count == tables.BATCH_ROWS:
-            with self._attempt(self._timeout) as connection:
-                count = self._delete_expired(connection, self._retention)
-        self._expiry = monotonic() + EXPIRY_PERIOD
+        with self._attempt(self._timeout) as connection:
+            count = self._delete_expired(connection, self._retention)
+        # What is left goes with the next calls: deliveries come in between.
+        if count < tables.BATCH_ROWS:
+            self._expiry = monotonic() + EXPIRY_PERIOD
 
     def close(self) -> None:
         """Close the connection; with the next one, the tables are looked for again."""
-        self._prepared = False
+        self._prepared = self._deletes = False
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -302,15 +293,19 @@ class Postgres:
             if position > found.position:
                 self._insert(connection, rows)
             failpoints.reached("root.sink.written")
-            connection.execute(
-                self._sql(
-                    "UPDATE {cursors} SET log = %s, epoch = %s, process = %s, position = %s, "
-                    "changed = now() WHERE topology = %s AND sink = %s"
-                ),
-                [self._mine.log, self._mine.epoch, self._mine.process, reached, *self._key],
-            )
+            self._move(connection, reached)
         self._held = self._prepared = True
         return reached
+
+    def _move(self, connection: Connection, position: int) -> None:
+        """Write where the cursor is, and that it is this process's."""
+        connection.execute(
+            self._sql(
+                "UPDATE {cursors} SET log = %s, epoch = %s, process = %s, position = %s, "
+                "changed = now() WHERE topology = %s AND sink = %s"
+            ),
+            [self._mine.log, self._mine.epoch, self._mine.process, position, *self._key],
+        )
 
     def _delete_expired(self, connection: Connection, retention: int) -> int:
         """Delete in one transaction what only the writer of this table may; how many rows they were."""
@@ -318,9 +313,37 @@ class Postgres:
             connection.execute(_LIMITS, {"milliseconds": str(max(int(self._timeout * 1000), 1))})
             if not self._prepared:
                 self._prepare(connection)
-            if who := fenced_by(self._holder(connection), self._mine, held=self._held):
+            found = self._holder(connection)
+            if who := fenced_by(found, self._mine, held=self._held):
                 raise FencedOff(self._where, who)
-            return tables.delete_expired(connection, self._results, retention)
+            if found.log != self._mine.log:
+                # Nothing of this log was delivered yet; the first delivery takes the row over.
+                return 0
+            if not self._held:
+                self._move(connection, found.position)
+            count = 0
+            if self._deletes or self._prepare_retention(connection):
+                count = tables.delete_expired(connection, self._results, retention)
+        self._held = self._prepared = True
+        return count
+
+    def _prepare_retention(self, connection: Connection) -> bool:
+        """Whether rows can be deleted now; what the table lacks for that is logged once."""
+        from psycopg.errors import LockNotAvailable
+
+        try:
+            with connection.transaction():
+                lacks = tables.prepare_retention(connection, self._table, self._results)
+        except LockNotAvailable:
+            # Somebody reads for long: the next look is early enough.
+            return False
+        self._deletes = lacks is None
+        if lacks is not None and lacks != self._lacks:
+            self._lacks = lacks
+            problem = "rows past the retention are not deleted before it is there"
+            said = {"sink": self.name, "problem": problem, "remedy": lacks}
+            log.warning("the table of results lacks an index", extra=said)
+        return self._deletes
 
     @property
     def _key(self) -> list[str]:
@@ -347,11 +370,11 @@ class Postgres:
                 connection.execute(self._sql(made))
                 if table == self._table:
                     tables.create_indexes(connection, self._results)
+                    if self._retention is not None:
+                        tables.add_retention(connection, self._results)
         for statement in tables.missing_indexes(connection, self._table, self._results):
             said = {"sink": self.name, "problem": "queries by time read the whole table", "remedy": statement}
             log.warning("the table of results lacks an index", extra=said)
-        if self._retention is not None:
-            tables.add_written_column(connection, self._table, self._results)
         other = connection.execute(
             self._sql("SELECT topology FROM {cursors} WHERE sink = %s AND topology <> %s LIMIT 1"),
             [self._table, self._topology],
@@ -431,6 +454,7 @@ _LIMITS = (
 
 def _table_rows(rows: bytes) -> Iterator[tuple[Any, ...]]:
     for place, row in enumerate(resultlines.decode(rows)):
+        bounds = resultlines.bounds_of(row)
         yield (
             place,
             row["id"],
@@ -440,16 +464,9 @@ def _table_rows(rows: bytes) -> Iterator[tuple[Any, ...]]:
             None if row["key"] is None else storable(row["key"]),
             row["start"],
             row["end"],
-            time_of(row["start"]),
-            time_of(row["end"]),
+            resultlines.time_of(bounds.first),
+            resultlines.time_of(bounds.last),
             row["count"],
             resultlines.text(storable_in(row["values"])),
             row["ordinal"],
         )
-
-
-def time_of(microseconds: int) -> datetime | None:
-    """A time since 1970; None beyond the years 1 to 9999."""
-    if not _FIRST <= microseconds <= _LAST:
-        return None
-    return _EPOCH + timedelta(microseconds=microseconds)
