@@ -37,6 +37,8 @@ ALSO = "; also: "
 # Seconds for which the watermark may stand still where sources send often, and for which far fewer sources
 # than expected may be there.
 STALL, SHORT = 5.0, 10.0
+# A node of which the root has heard nothing for so many seconds is told of; they speak every two seconds.
+SILENT = 10.0
 # Events that a source may leave out before its silence is worth a word.
 MISSED = 3
 # Sums of rates that are equal may differ by so much.
@@ -125,6 +127,13 @@ class Report:
         """Nodes that are not ready, or of which the root knows nothing yet."""
         members = self.observed.members
         return [node for node in self.nodes if not self._ready(node) or node.id not in members]
+
+    @property
+    def silent(self) -> list[TreeNode]:
+        """Nodes that are ready and have registered, and of which the root hears nothing any more."""
+        members, waiting = self.observed.members, {node.id for node in self.waiting}
+        nodes = (node for node in self.nodes if node.id not in waiting)
+        return [node for node in nodes if members[node.id].heard_ago / SECOND > SILENT]
 
     def _ready(self, node: TreeNode) -> bool:
         pod = self.observed.pod(node.id)
@@ -215,7 +224,7 @@ def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
             "layers": _layers(report),
         }
     found["root"] = _root(report)
-    worst = [_worst(report, node) for node in report.waiting[:WORST]]
+    worst = [_worst(report, node) for node in (*report.waiting, *report.silent)[:WORST]]
     if worst and not report.suspended:
         found["worst"] = worst
     if report.good:
@@ -421,6 +430,11 @@ def _fault(report: Report) -> Told | None:
         return True, "PodsFail", f"pods that do not start: {ids}; the first: {reason}: {said}"
     if report.shut_out:
         return True, "NoAuthority", report.shut_out
+    if report.silent and not report.suspended:
+        first = report.silent[0]
+        ids = _named([node.id for node in report.silent])
+        said = f"nodes of which the root hears nothing: {ids}; {first.id}: {_why(report, first)[1]}"
+        return True, "NodesSilent", said
     root = report.observed.root
     if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
@@ -583,6 +597,10 @@ def _why(report: Report, node: TreeNode) -> tuple[str, str]:
         return "NoAddress", f"waits for the address of Service {node.id}"
     if pod is None:
         return "NoPod", "has no pod yet"
+    if pod.ready and (seen := report.observed.members.get(node.id)) is not None:
+        assert report.observed.root is not None
+        since = moment(report.observed.root.now - seen.heard_ago)
+        return "Silent", f"the root has heard nothing of it since {since}"
     if pod.ready:
         return "NotRegistered", "is ready, but the root does not know it yet"
     return pod.why
@@ -646,16 +664,23 @@ def _busiest(report: Report) -> list[Status]:
         planned = seen.load
         if node.role != "child" and plan is not None:
             planned = float(plan.layers[min(node.layer, len(plan.layers)) - 1].rates.max()) / UNIT
-        found.append(
-            {
-                "name": node.id,
-                "rate": rounded(seen.rate),
-                "plannedRate": rounded(planned),
-                "headroom": rounded(max(1 - seen.rate / limit, 0.0)),
-                "plannedHeadroom": rounded(max(1 - planned / limit, 0.0)),
-            }
-        )
+        found.append(_busy(node.id, seen.rate, planned, limit))
+    root = report.observed.root
+    if plan is not None and root is not None and root.HasField("rate"):
+        layer = plan.layers[-1]
+        planned = float(layer.rates.max()) / UNIT
+        found.append(_busy(names.root(report.topology), root.rate, planned, float(layer.limits.min())))
     return nsmallest(WORST, found, key=lambda each: (each["headroom"], each["name"]))
+
+
+def _busy(name: str, rate: float, planned: float, limit: float) -> Status:
+    return {
+        "name": name,
+        "rate": rounded(rate),
+        "plannedRate": rounded(planned),
+        "headroom": rounded(max(1 - rate / limit, 0.0)),
+        "plannedHeadroom": rounded(max(1 - planned / limit, 0.0)),
+    }
 
 
 def rounded(number: float) -> float:

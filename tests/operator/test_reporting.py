@@ -383,6 +383,26 @@ def test_no_source_or_few_of_them_are_told_with_the_count() -> None:
     assert told(waiting(live=7, short_for=SECOND))["Degraded"] == ("False", "AsPlanned")
 
 
+def test_a_node_of_which_the_root_hears_nothing_is_told_although_its_pod_seems_ready() -> None:
+    """Kubernetes takes a machine that has gone for there for most of a minute."""
+    report = waiting(live=100, now=AT)
+    assert report.observed.root is not None
+    gone = report.observed.root.nodes[0]
+    gone.heard_ago = 9 * SECOND
+    assert told(report)["Degraded"] == ("False", "AsPlanned")
+    gone.heard_ago = 12 * SECOND
+    status = status_of(report, {}, NOW)
+    since = "the root has heard nothing of it since 2023-11-14T22:13:08Z"
+    assert status["worst"] == [{"name": gone.name, "reason": "Silent", "message": since}]
+    assert status["reason"] == "NodesSilent"
+    assert status["conditions"][-1]["message"] == (
+        f"nodes of which the root hears nothing: {gone.name}; {gone.name}: {since}"
+    )
+    # The time stays the same while it lasts.
+    report.observed.root.now, gone.heard_ago = AT + 5 * SECOND, 17 * SECOND
+    assert not is_due(status, status_of(report, status, NOW), 5.0)
+
+
 def expected(there: int, of: int, *, since: int = AT) -> pb.Hold:
     said = f"{there} of {of} sources that are expected are there"
     return pb.Hold(reason=pb.Hold.REASON_EXPECTED, message=said, since=since, ends=since + 60 * SECOND)
@@ -521,3 +541,10 @@ def test_the_busiest_nodes_are_told_as_measured_and_as_planned() -> None:
     }
     known = schema.of_topology()["properties"]
     assert set(last) == set(known["busiest"]["items"]["properties"])
+    # The root is one of them, by what it says of itself.
+    report.observed.root.rate = 49.0
+    busiest = {each["name"]: each for each in status_of(report, {}, NOW)["busiest"]}
+    assert len(busiest) == len(report.nodes) + 1
+    assert busiest["factory-root"]["rate"] == 49.0
+    assert busiest["factory-root"]["plannedRate"] == status_of(report, {}, NOW)["layers"][-1]["rate"]
+    assert 0 <= busiest["factory-root"]["headroom"] < busiest["factory-root"]["plannedHeadroom"]
