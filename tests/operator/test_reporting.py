@@ -542,7 +542,9 @@ def test_the_busiest_nodes_are_told_as_measured_and_as_planned() -> None:
     known = schema.of_topology()["properties"]
     assert set(last) == set(known["busiest"]["items"]["properties"])
     # The root is one of them, by what it says of itself.
-    report.observed.root.rate = 49.0
+    answer = report.observed.root
+    assert answer is not None
+    answer.rate = 49.0
     busiest = {each["name"]: each for each in status_of(report, {}, NOW)["busiest"]}
     assert len(busiest) == len(report.nodes) + 1
     assert busiest["factory-root"]["rate"] == 49.0
