@@ -35,17 +35,27 @@ def said(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-def install(chart: Path = CHART, *arguments: object) -> None:
+def install(
+    chart: Path = CHART, *arguments: object, release: str = RELEASE, namespace: str = NAMESPACE
+) -> None:
     """Have a release of a chart, whether there was one or not. One at a time: Helm refuses a second one."""
+    done = install_said(chart, *arguments, release=release, namespace=namespace)
+    assert done.returncode == 0, done.stderr
+
+
+def install_said(
+    chart: Path, *arguments: object, release: str, namespace: str
+) -> subprocess.CompletedProcess[str]:
+    """What comes of that, also where Helm refuses it."""
     images = ("--set", f"image.node={NODE},image.root={ROOT},image.operator={OPERATOR}")
-    where = ("--namespace", NAMESPACE, "--create-namespace")
+    where = ("--namespace", namespace, "--create-namespace")
     with _alone():
-        helm("upgrade", RELEASE, chart, "--install", *where, *images, *arguments)
+        return said("upgrade", release, chart, "--install", *where, *images, *arguments)
 
 
-def uninstall() -> None:
+def uninstall(release: str = RELEASE, namespace: str = NAMESPACE) -> None:
     with _alone():
-        helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", *WAIT)
+        helm("uninstall", release, "--namespace", namespace, "--ignore-not-found", *WAIT)
 
 
 @contextmanager
@@ -56,6 +66,6 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def releases() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(helm("list", "--namespace", NAMESPACE, "--output", "json"))
+def releases(namespace: str = NAMESPACE) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(helm("list", "--namespace", namespace, "--output", "json"))
     return found

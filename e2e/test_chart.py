@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 import yaml
 
 from e2e import helm
-from e2e.api import DEFINITIONS, Api
+from e2e.api import DEFINITIONS, SERVED, Api
 from headwater_operator import names
 from headwater_operator.access import CERTIFYING
 from headwater_operator.crds import definitions
@@ -28,7 +29,9 @@ pytestmark = [
 ]
 
 # Those that these tests make.
-OURS = ("plain", "quiet", "orphan")
+OURS = ("plain", "quiet", "orphan", "heir")
+# Where it is installed the second time.
+ELSEWHERE = {"release": "plant-operator", "namespace": "plant-system"}
 TOPOLOGIES = f"/apis/{GROUP}/{VERSION}/namespaces/default/aggregationtopologies"
 
 
@@ -220,6 +223,8 @@ def _clear(cluster: Api) -> None:
     others = [each["metadata"]["name"] for each in found["items"] if each["metadata"]["name"] not in OURS]
     assert not others, f"the topologies {others} would be deleted with their definition: take another cluster"
     helm.uninstall()
+    helm.uninstall(**ELSEWHERE)
+    cluster.delete(f"/api/v1/namespaces/{ELSEWHERE['namespace']}")
     for name in definitions():
         cluster.delete(f"{DEFINITIONS}/{name}.{GROUP}")
 
@@ -266,3 +271,55 @@ def test_topologies_outlive_the_release_and_can_be_deleted_without_it(bare: Api)
     # And it is installed again over the definitions that stayed.
     helm.install()
     assert len(helm.releases()) == 1
+
+
+def test_a_release_of_another_name_elsewhere_takes_over_what_stayed(bare: Api) -> None:
+    everywhere = ("--set-json", "watchNamespaces=[]")
+    helm.install(helm.CHART, *everywhere, *helm.WAIT)
+    heir = {"metadata__name": "heir", "spec__node": {"ingestLimit": 1_000}}
+    made = bare.until(lambda: bare.call("POST", TOPOLOGIES, small(**heir)))
+    deployment = "/apis/apps/v1/namespaces/default/deployments/heir-l1-0"
+    before = _until(lambda: _seen(bare, "heir", 1) and bare.get(deployment))
+    helm.uninstall()
+    refused = helm.install_said(helm.CHART, *everywhere, **ELSEWHERE)
+    assert refused.returncode != 0
+    assert "invalid ownership metadata" in refused.stderr
+    helm.install(helm.CHART, *everywhere, "--take-ownership", *helm.WAIT, **ELSEWHERE)
+    owner = {
+        "meta.helm.sh/release-name": ELSEWHERE["release"],
+        "meta.helm.sh/release-namespace": ELSEWHERE["namespace"],
+    }
+    for name in definitions():
+        found = bare.get(f"{DEFINITIONS}/{name}.{GROUP}")
+        assert found is not None
+        assert owner.items() <= found["metadata"]["annotations"].items()
+    # Nobody but the new operator sees to what is asked for now.
+    changed = small(**heir, spec__limits={"maxNodes": 5})
+    bare.until(lambda: bare.call("PATCH", f"{TOPOLOGIES}/heir", changed, fieldManager="test", force=True))
+    _until(lambda: _seen(bare, "heir", 2))
+    after = bare.get(f"{TOPOLOGIES}/heir")
+    assert after is not None
+    assert after["metadata"]["uid"] == made.answer["metadata"]["uid"]
+    there = bare.get(deployment)
+    assert there is not None
+    assert there["metadata"]["uid"] == before["metadata"]["uid"]
+    assert there["spec"]["template"] == before["spec"]["template"], "no pod is begun anew"
+    # From here on it is a release like any other.
+    helm.install(helm.CHART, *everywhere, **ELSEWHERE)
+    assert [found["revision"] for found in helm.releases(ELSEWHERE["namespace"])] == ["2"]
+    bare.delete(f"{TOPOLOGIES}/heir")
+
+
+def _seen(cluster: Api, name: str, generation: int) -> bool:
+    """Whether an operator has planned a generation of a topology."""
+    status = ((cluster.get(f"{TOPOLOGIES}/{name}") or {}).get("status")) or {}
+    planned = (each for each in status.get("conditions", ()) if each["type"] == "Planned")
+    return any(each["status"] == "True" and each["observedGeneration"] == generation for each in planned)
+
+
+def _until(reached: Callable[[], Any]) -> Any:
+    end = monotonic() + SERVED
+    while not (found := reached()):
+        assert monotonic() < end
+        sleep(0.2)
+    return found

@@ -124,7 +124,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
                 "role": _role(node),
                 "generation": node.generation,
                 "address": node.address or None,
-                "state": _MEMBERSHIP[node.state],
+                "state": "silent" if _is_silent(told, node) else _MEMBERSHIP[node.state],
                 "sources": node.sources,
                 "silent_seconds": _silent(told, node),
                 "rate": _or_none(node, "rate"),
@@ -152,6 +152,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
         "more_sources": bool(told.next),
         "watermark_still": _or_none(told, "still"),
         "watermark_behind_clock": _or_none(told, "behind_clock"),
+        "root_rate": _or_none(told, "rate"),
         "live_sources": _or_none(told, "live"),
         "waiting_for": [
             {
@@ -253,14 +254,19 @@ def _silent(told: pb.StatusReply, node: pb.NodeStatus) -> float | None:
     return round(node.heard_ago / 1e6, 1) if node.HasField("heard_ago") else None
 
 
+def _is_silent(told: pb.StatusReply, node: pb.NodeStatus) -> bool:
+    """Whether the root has not heard of a member for too long."""
+    if node.state != pb.NodeStatus.STATE_MEMBER or not told.HasField("now"):
+        return False
+    return not node.HasField("heard_ago") or node.heard_ago > SILENT
+
+
 def _state(told: pb.StatusReply, node: pb.NodeStatus) -> str:
-    state = _MEMBERSHIP[node.state]
-    if state == "member" and told.HasField("now"):
-        if not node.HasField("heard_ago"):
-            return "silent since the root was started"
-        if node.heard_ago > SILENT:
-            return f"silent for {seconds(node.heard_ago)}"
-    return state
+    if not _is_silent(told, node):
+        return _MEMBERSHIP[node.state]
+    if not node.HasField("heard_ago"):
+        return "silent since the root was started"
+    return f"silent for {seconds(node.heard_ago)}"
 
 
 def _rates(node: pb.NodeStatus) -> tuple[str, str]:
@@ -282,6 +288,8 @@ def _nodes(told: pb.StatusReply) -> Table:
         table.add_column(column)
     for column in ("generation", "sources", "items/s (planned)", "headroom"):
         table.add_column(column, justify="right")
+    if told.HasField("rate"):
+        table.add_row("root", "root", "", "", "", "", f"{told.rate:,.0f}", "")
     for node in told.nodes:
         table.add_row(
             Text(node.name),

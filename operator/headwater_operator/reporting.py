@@ -30,9 +30,15 @@ WORST, MESSAGE = 10, 4_096
 LIVE = ("sources", "rate", "lag", "busiest")
 # Seconds from one writing of live numbers to the next, and while the watermark stands still.
 SPACING, STALLED_SPACING = 30.0, 5.0
+# Reasons whose messages are made of counts, which change all the time as well; and what follows the message
+# of another reason where windows wait beside that.
+COUNTING = ("FewSources", "NoSources", "SourcesNotAssigned", "WatermarkStalled", "WindowsWait")
+ALSO = "; also: "
 # Seconds for which the watermark may stand still where sources send often, and for which far fewer sources
 # than expected may be there.
 STALL, SHORT = 5.0, 10.0
+# A node of which the root has heard nothing for so many seconds is told of; they speak every two seconds.
+SILENT = 10.0
 # Events that a source may leave out before its silence is worth a word.
 MISSED = 3
 # Sums of rates that are equal may differ by so much.
@@ -122,6 +128,13 @@ class Report:
         members = self.observed.members
         return [node for node in self.nodes if not self._ready(node) or node.id not in members]
 
+    @property
+    def silent(self) -> list[TreeNode]:
+        """Nodes that are ready and have registered, and of which the root hears nothing any more."""
+        members, waiting = self.observed.members, {node.id for node in self.waiting}
+        nodes = (node for node in self.nodes if node.id not in waiting)
+        return [node for node in nodes if members[node.id].heard_ago / SECOND > SILENT]
+
     def _ready(self, node: TreeNode) -> bool:
         pod = self.observed.pod(node.id)
         return pod is not None and pod.ready
@@ -175,10 +188,22 @@ class Report:
     @property
     def stalled(self) -> bool:
         """Whether sources are waited for, and the watermark has stood still for longer than it may."""
+        return self.still >= self.stall_after
+
+    @property
+    def still(self) -> float:
+        """For how many seconds windows have waited for sources; 0: no source is live.
+
+        Before the root has started there is no watermark: then it is how long the first sources have waited
+        for the others that are expected.
+        """
         root = self.observed.root
-        if root is None or not root.started or not root.live:
-            return False
-        return root.still / SECOND >= self.stall_after
+        if root is None or not root.live:
+            return 0.0
+        if root.started:
+            return root.still / SECOND
+        expected = (hold.since for hold in root.holds if hold.reason == pb.Hold.REASON_EXPECTED)
+        return max((root.now - since for since in expected), default=0) / SECOND
 
     @property
     def resting(self) -> bool:
@@ -199,7 +224,7 @@ def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
             "layers": _layers(report),
         }
     found["root"] = _root(report)
-    worst = [_worst(report, node) for node in report.waiting[:WORST]]
+    worst = [_worst(report, node) for node in (*report.waiting, *report.silent)[:WORST]]
     if worst and not report.suspended:
         found["worst"] = worst
     if report.good:
@@ -232,13 +257,24 @@ def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) 
     """Whether a status is to be written, so many seconds behind the last one."""
     if _lasting(before) != _lasting(after):
         return True
-    stalled = any(each["reason"] == "WatermarkStalled" for each in after["conditions"])
+    if seconds >= STALLED_SPACING and before.get("conditions") != after["conditions"]:
+        return True
+    stalled = any(
+        each["reason"] in ("NoSources", "WatermarkStalled") or ALSO in each["message"]
+        for each in after["conditions"]
+    )
     spacing = STALLED_SPACING if stalled else SPACING
     return seconds >= spacing and any(before.get(name) != after.get(name) for name in LIVE)
 
 
 def _lasting(status: Mapping[str, Any]) -> Status:
-    return {name: value for name, value in status.items() if name not in LIVE}
+    """What is written as soon as it changes: all but live numbers and messages that are made of them."""
+    found = {name: value for name, value in status.items() if name not in LIVE}
+    found["conditions"] = [
+        {**each, "message": "" if each["reason"] in COUNTING else each["message"].partition(ALSO)[:2]}
+        for each in status.get("conditions") or ()
+    ]
+    return found
 
 
 def conditions(report: Report, before: Iterable[Mapping[str, Any]], now: str) -> list[Status]:
@@ -258,7 +294,7 @@ def conditions(report: Report, before: Iterable[Mapping[str, Any]], now: str) ->
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "message": message.encode()[:MESSAGE].decode(errors="ignore"),
+                "message": cut(message, MESSAGE),
                 "observedGeneration": report.generation,
                 "lastTransitionTime": held.get("lastTransitionTime", now)
                 if held.get("status") == status
@@ -349,6 +385,22 @@ def _is_ready(report: Report) -> Told:
 
 
 def _degraded(report: Report) -> Told:
+    """The worst that is wrong; and what windows wait for, whatever else is wrong."""
+    few, stalled = _few(report), "" if report.suspended else _stalled(report, 1)
+    found = _fault(report) or few
+    if found is None and stalled:
+        return True, "WatermarkStalled", _stalled(report, WORST)
+    if found is None:
+        return _slight_fault(report) or (False, "AsPlanned", "nothing is wrong that is known of")
+    _, reason, said = found
+    more = [few[2]] if few is not None and few is not found else []
+    more += [stalled] if stalled else []
+    beside = ALSO + "; ".join(more) if more else ""
+    return True, reason, cut(said, MESSAGE - len(beside.encode())) + beside
+
+
+def _fault(report: Report) -> Told | None:
+    """What somebody has to see to first."""
     if report.parting:
         # Whatever else is wrong, this cannot be made good when the root's pod has ended.
         return True, "ClaimDeleted", report.parting
@@ -378,13 +430,21 @@ def _degraded(report: Report) -> Told:
         return True, "PodsFail", f"pods that do not start: {ids}; the first: {reason}: {said}"
     if report.shut_out:
         return True, "NoAuthority", report.shut_out
+    if report.silent and not report.suspended:
+        first = report.silent[0]
+        ids = _named([node.id for node in report.silent])
+        said = f"nodes of which the root hears nothing: {ids}; {first.id}: {_why(report, first)[1]}"
+        return True, "NodesSilent", said
     root = report.observed.root
     if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
-    if (waits := _waits(report)) is not None:
-        return waits
+    return None
+
+
+def _slight_fault(report: Report) -> Told | None:
+    """What somebody has to see to where windows do not wait."""
     if report.differing:
         return True, "ClaimDiffers", "; ".join(report.differing)
     if report.hindrance:
@@ -392,31 +452,35 @@ def _degraded(report: Report) -> Told:
         return True, "NoFailover", said
     if report.refused:
         return True, "QueriesRefused", f"queries that are not computed: {_named(report.refused)}"
-    return False, "AsPlanned", "nothing is wrong that is known of"
+    return None
 
 
-def _waits(report: Report) -> Told | None:
-    """Whether windows wait for too long, and for what."""
+def _few(report: Report) -> Told | None:
+    """Whether far fewer sources than expected have been live for too long."""
     root = report.observed.root
     if root is None or report.suspended:
         return None
-    if root.HasField("short_for") and root.short_for / SECOND >= SHORT:
-        totals = root.totals
-        came = f"{totals.sources} came so far, {totals.idle} are idle, {totals.retired} are retired"
-        if not root.live:
-            return True, "NoSources", f"none of {report.expected} expected sources sends: {came}"
-        said = f"{root.live} of {report.expected} expected sources are live: {came}"
-        return True, "FewSources", said
-    if report.stalled:
-        at = moment(root.now - root.still)
-        found = "; ".join(map(hold_text, root.holds)) or "the root names nothing that it waits for"
-        more = f"; {root.holding - len(root.holds)} more" if root.holding > len(root.holds) else ""
-        return (
-            True,
-            "WatermarkStalled",
-            f"the watermark has stood still since {at}; windows wait for {found}{more}",
-        )
-    return None
+    if not root.HasField("short_for") or root.short_for / SECOND < SHORT:
+        return None
+    totals = root.totals
+    came = f"{totals.sources} came so far, {totals.idle} are idle, {totals.retired} are retired"
+    if not root.live:
+        return True, "NoSources", f"none of {report.expected} expected sources sends: {came}"
+    return True, "FewSources", f"{root.live} of {report.expected} expected sources are live: {came}"
+
+
+def _stalled(report: Report, count: int) -> str:
+    """What windows have waited for too long, so many of the worst; empty: nothing."""
+    root = report.observed.root
+    if root is None or not report.stalled:
+        return ""
+    shown = root.holds[:count]
+    found = "; ".join(map(hold_text, shown)) or "the root names nothing that it waits for"
+    more = f"; {root.holding - len(shown)} more" if root.holding > len(shown) else ""
+    still = "nothing is final yet"
+    if root.started:
+        still = f"the watermark has stood still since {moment(root.now - root.still)}"
+    return f"{still}; windows wait for {found}{more}"
 
 
 _HOLDS = {
@@ -441,6 +505,11 @@ def hold_text(hold: pb.Hold) -> str:
         what = "starts without them" if hold.reason == pb.Hold.REASON_EXPECTED else "declared idle"
         said += f", {what} at {moment(hold.ends)}"
     return said
+
+
+def cut(text: str, size: int) -> str:
+    """The beginning of a text, in at most so many bytes of UTF-8."""
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def moment(microseconds: int) -> str:
@@ -519,7 +588,7 @@ def _layers(report: Report) -> list[Status]:
 
 def _worst(report: Report, node: TreeNode) -> Status:
     reason, message = _why(report, node)
-    return {"name": node.id, "reason": reason, "message": message.encode()[:512].decode(errors="ignore")}
+    return {"name": node.id, "reason": reason, "message": cut(message, 512)}
 
 
 def _why(report: Report, node: TreeNode) -> tuple[str, str]:
@@ -528,6 +597,10 @@ def _why(report: Report, node: TreeNode) -> tuple[str, str]:
         return "NoAddress", f"waits for the address of Service {node.id}"
     if pod is None:
         return "NoPod", "has no pod yet"
+    if pod.ready and (seen := report.observed.members.get(node.id)) is not None:
+        assert report.observed.root is not None
+        since = moment(report.observed.root.now - seen.heard_ago)
+        return "Silent", f"the root has heard nothing of it since {since}"
     if pod.ready:
         return "NotRegistered", "is ready, but the root does not know it yet"
     return pod.why
@@ -561,14 +634,23 @@ def _live(report: Report) -> Status:
     found: Status = {"sources": totals.sources - totals.idle - totals.retired}
     if report.rate is not None:
         found["rate"] = rounded(report.rate)
-    if root.HasField("watermark") and root.HasField("largest"):
-        lag = max(root.largest - root.watermark, 0) / SECOND
-        # Where nothing comes any more the events say nothing: the clock does.
-        lag = max(lag, root.still / SECOND) if report.stalled else lag
+    if (lag := _lag(report)) is not None:
         found["lag"] = f"{rounded(lag):g}s"
     if busiest := _busiest(report):
         found["busiest"] = busiest
     return found
+
+
+def _lag(report: Report) -> float | None:
+    """How many seconds results are behind; None: not known, or no source is live and none is waited for."""
+    root = report.observed.root
+    if root is None or (root.HasField("live") and not root.live):
+        return None
+    # Where nothing comes any more the events say nothing: the clock does.
+    still = report.still if report.stalled else None
+    if not (root.HasField("watermark") and root.HasField("largest")):
+        return still
+    return max((root.largest - root.watermark) / SECOND, still or 0.0)
 
 
 def _busiest(report: Report) -> list[Status]:
@@ -582,16 +664,23 @@ def _busiest(report: Report) -> list[Status]:
         planned = seen.load
         if node.role != "child" and plan is not None:
             planned = float(plan.layers[min(node.layer, len(plan.layers)) - 1].rates.max()) / UNIT
-        found.append(
-            {
-                "name": node.id,
-                "rate": rounded(seen.rate),
-                "plannedRate": rounded(planned),
-                "headroom": rounded(max(1 - seen.rate / limit, 0.0)),
-                "plannedHeadroom": rounded(max(1 - planned / limit, 0.0)),
-            }
-        )
+        found.append(_busy(node.id, seen.rate, planned, limit))
+    root = report.observed.root
+    if plan is not None and root is not None and root.HasField("rate"):
+        layer = plan.layers[-1]
+        planned = float(layer.rates.max()) / UNIT
+        found.append(_busy(names.root(report.topology), root.rate, planned, float(layer.limits.min())))
     return nsmallest(WORST, found, key=lambda each: (each["headroom"], each["name"]))
+
+
+def _busy(name: str, rate: float, planned: float, limit: float) -> Status:
+    return {
+        "name": name,
+        "rate": rounded(rate),
+        "plannedRate": rounded(planned),
+        "headroom": rounded(max(1 - rate / limit, 0.0)),
+        "plannedHeadroom": rounded(max(1 - planned / limit, 0.0)),
+    }
 
 
 def rounded(number: float) -> float:

@@ -373,6 +373,8 @@ class Control(control_pb2_grpc.ControlServicer):
         reply.live = movement.live
         if movement.short_since is not None:
             reply.short_for = max(at - movement.short_since, 0)
+        if self._machine.rate is not None:
+            reply.rate = self._machine.rate
         holds, reply.holding = self._machine.holds(at)
         reply.holds.extend(map(self._hold, holds))
 
@@ -417,9 +419,9 @@ class Control(control_pb2_grpc.ControlServicer):
                 rate=self._machine.vitals.rate(name),
             )
 
-    def _heard_ago(self, node: str) -> int | None:
-        heard = self._machine.vitals.heard(node)
-        return None if heard is None else max(now() - heard, 0)
+    def _heard_ago(self, node: str) -> int:
+        at = now()
+        return max(at - self._machine.heard(node, at), 0)
 
     def _totals(self) -> pb.Totals:
         engine = self._machine.engine

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+from headwater import oracle
+from headwater.topology import queries_of
+from tests.harness import expected_rows
 
 TOP = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -139,6 +145,66 @@ def test_a_tree_stands_by_the_page_and_a_device_is_connected_by_the_page(tmp_pat
     with place.service(root_unit):
         assert "plant" in place.run(status)
     assert len(rows(tmp_path)) == 4
+
+
+def write_day(directory: Path, hour: int, first: int, count: int) -> list[oracle.Event]:
+    """Readings of an hour, in place of those of the page; `first` is the number of the first one.
+
+    `--end` closes windows for an hour behind them: what follows has to be later than that.
+    """
+    begin = 1_769_860_800_000_000 + hour * 3_600_000_000
+    events = [
+        oracle.Event("boiler-7", first + n, begin + n * 1_500_000, "in" if n % 2 else "out", 20.0 + n % 7)
+        for n in range(count)
+    ]
+    lines = ["ts,value,key", *(f"{event.ts},{event.value},{event.key}" for event in events)]
+    (directory / "day.csv").write_text("\n".join(lines) + "\n")
+    return events
+
+
+def assert_exact(directory: Path, events: list[oracle.Event]) -> None:
+    """The results are the oracle's for these events, each window once."""
+    queries = queries_of(yaml.safe_load((directory / "plant.yaml").read_text())["spec"]["queries"])
+    source = oracle.Source("boiler-7", 2_000_000, "hall-1")
+    expected = {f"{row.key} {row.start}": row.values for row in expected_rows(queries, [(source, events)])}
+    found = wait_for_rows(directory, len(expected))
+    assert found.keys() == expected.keys()
+    for window, values in expected.items():
+        assert found[window] == pytest.approx(values), window
+
+
+def test_a_root_is_copied_and_restored_by_the_page(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    certificates, manifest, child_file, _ = blocks("standing-tree.md", "sh")
+    root_unit, child_unit = blocks("standing-tree.md", "ini")
+    issued, sent = blocks("connect.md", "sh")
+    send = sent[sent.index("headwater send") :].replace("day.csv", "day.csv --time-unit us")
+    copy, restore = blocks("backup.md", "sh")
+    for commands in (certificates, manifest, child_file, issued):
+        place.run(commands)
+    with place.service(child_unit):
+        with place.service(root_unit):
+            events = write_day(tmp_path, 0, 1, 40)
+            place.run(send)
+            assert_exact(tmp_path, events)
+        place.run(copy)
+        shutil.rmtree(tmp_path / "root")
+        place.run(restore)
+        with place.service(root_unit):
+            # The child has run on, and has heard of nothing that the copy does not have.
+            events += write_day(tmp_path, 3, 41, 40)
+            place.run(send)
+            assert_exact(tmp_path, events)
+        place.run(restore)
+        assert list(tmp_path.glob("root.lost.*"))
+        with place.service(root_unit) as root:
+            # This copy is older than what was acknowledged: it is refused by whoever knows better.
+            assert root.wait(LIMIT) == 4
+    # Without the nodes that knew better it goes on, and takes what the spool still holds: here, all of it.
+    with place.service(root_unit), place.service(child_unit):
+        events += write_day(tmp_path, 6, 81, 40)
+        place.run(send)
+        assert_exact(tmp_path, events)
 
 
 def test_units_restart_what_ends_but_not_what_a_person_must_see_to() -> None:

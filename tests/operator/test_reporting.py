@@ -325,7 +325,8 @@ AT = 1_700_000_000 * SECOND
 def waiting(**more: Any) -> Report:
     """A tree in which everything is as planned, but for what its root says of sources."""
     found = layout()
-    answer = root(*(member(node.id, parent=node.parent) for node in found.nodes), started=True, **more)
+    members = (member(node.id, parent=node.parent) for node in found.nodes)
+    answer = root(*members, **{"started": True, **more})
     answer.totals.sources = 100
     return Report("plant", "factory", 3, 100, seen(found, answer=answer), found, applied=True, good=3)
 
@@ -380,6 +381,109 @@ def test_no_source_or_few_of_them_are_told_with_the_count() -> None:
         "7 of 100 expected sources are live",
     )
     assert told(waiting(live=7, short_for=SECOND))["Degraded"] == ("False", "AsPlanned")
+
+
+def test_a_node_of_which_the_root_hears_nothing_is_told_although_its_pod_seems_ready() -> None:
+    """Kubernetes takes a machine that has gone for there for most of a minute."""
+    report = waiting(live=100, now=AT)
+    assert report.observed.root is not None
+    gone = report.observed.root.nodes[0]
+    gone.heard_ago = 9 * SECOND
+    assert told(report)["Degraded"] == ("False", "AsPlanned")
+    gone.heard_ago = 12 * SECOND
+    status = status_of(report, {}, NOW)
+    since = "the root has heard nothing of it since 2023-11-14T22:13:08Z"
+    assert status["worst"] == [{"name": gone.name, "reason": "Silent", "message": since}]
+    assert status["reason"] == "NodesSilent"
+    assert status["conditions"][-1]["message"] == (
+        f"nodes of which the root hears nothing: {gone.name}; {gone.name}: {since}"
+    )
+    # The time stays the same while it lasts.
+    report.observed.root.now, gone.heard_ago = AT + 5 * SECOND, 17 * SECOND
+    assert not is_due(status, status_of(report, status, NOW), 5.0)
+
+
+def expected(there: int, of: int, *, since: int = AT) -> pb.Hold:
+    said = f"{there} of {of} sources that are expected are there"
+    return pb.Hold(reason=pb.Hold.REASON_EXPECTED, message=said, since=since, ends=since + 60 * SECOND)
+
+
+def test_while_the_start_waits_for_sources_it_is_not_well() -> None:
+    holds = {"started": False, "live": 6, "holds": [expected(6, 10)], "holding": 1}
+    early = status_of(waiting(**holds, now=AT + 4 * SECOND, still=4 * SECOND), {}, NOW)
+    assert early["reason"] == "AsPlanned"
+    report = waiting(**holds, now=AT + 20 * SECOND, still=20 * SECOND)
+    assert report.stalled
+    status = status_of(report, early, NOW)
+    assert (status["reason"], status["lag"]) == ("WatermarkStalled", "20s")
+    assert status["conditions"][-1]["status"] == "True"
+    assert status["conditions"][-1]["message"] == (
+        "nothing is final yet; windows wait for the start: expected sources since 2023-11-14T22:13:20Z, "
+        "6 of 10 sources that are expected are there, starts without them at 2023-11-14T22:14:20Z"
+    )
+    # A class that is slower than that may still be on its way.
+    assert not replace(report, stall_after=30.0).stalled
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"absent": frozenset({"factory-l1-0"})}, "MachinesLost"),
+        ({"shut_out": "no device is let in"}, "NoAuthority"),
+        ({"rolled_back": "it did not come", "kept": 2}, "RolledBack"),
+        ({"problem": Invalid("w", [Problem("spec.x", "is y" * 2_000, "do z")]), "kept": 3}, "InvalidSpec"),
+    ],
+)
+def test_what_windows_wait_for_is_told_beside_whatever_else_is_wrong(
+    change: dict[str, Any], reason: str
+) -> None:
+    holds = {"holds": [silent(), silent("lathe")], "holding": 40}
+    report = waiting(watermark=AT, largest=AT, now=AT + 20 * SECOND, still=20 * SECOND, live=12, **holds)
+    degraded = status_of(replace(report, **change), {}, NOW)["conditions"][-1]
+    assert degraded["reason"] == reason
+    assert degraded["message"].endswith("declared idle at 2023-11-14T22:14:20Z; 39 more")
+    assert "; also: the watermark has stood still since 2023-11-14T22:13:20Z" in degraded["message"]
+    assert "source press (child factory-l1-0): silent" in degraded["message"]
+    assert len(degraded["message"].encode()) <= 4_096
+
+
+def test_a_sink_that_fails_and_sources_that_are_few_hide_no_wait() -> None:
+    times = {"watermark": AT, "largest": AT, "now": AT + 20 * SECOND, "still": 20 * SECOND, "live": 12}
+    report = waiting(**times, short_for=20 * SECOND, holds=[silent()], holding=1)
+    few = status_of(report, {}, NOW)["conditions"][-1]
+    assert few["reason"] == "FewSources"
+    assert few["message"].startswith("12 of 100 expected sources are live: 100 came so far")
+    assert "; also: the watermark has stood still" in few["message"]
+    assert report.observed.root is not None
+    report.observed.root.sinks.add(name="postgres", failure="connection refused")
+    fails = status_of(report, {}, NOW)["conditions"][-1]
+    assert fails["reason"] == "SinkFails"
+    assert fails["message"].startswith("postgres: connection refused; also: 12 of 100 expected sources")
+    assert "source press" in fails["message"]
+
+
+def test_where_no_source_is_live_there_is_no_lag() -> None:
+    """Nothing is waited for, and what was once measured says nothing any more."""
+    times = {"watermark": AT, "largest": AT + SECOND, "now": AT + 900 * SECOND, "still": 900 * SECOND}
+    status = status_of(waiting(**times, live=0, short_for=890 * SECOND), {}, NOW)
+    assert "lag" not in status
+    assert status["reason"] == "NoSources"
+
+
+@pytest.mark.parametrize("beside", [{}, {"absent": frozenset({"factory-l1-0"})}])
+def test_counts_that_move_alone_are_written_no_more_often_than_lag(beside: dict[str, Any]) -> None:
+    def at(seconds: int, live: int, more: int) -> Report:
+        holds = {"holds": [silent()], "holding": more, "watermark": AT, "largest": AT}
+        times = {"now": AT + seconds * SECOND, "still": seconds * SECOND, "short_for": seconds * SECOND}
+        return replace(waiting(**holds, **times, live=live), **beside)
+
+    first = status_of(at(20, 12, 40), {}, NOW)
+    later = status_of(at(22, 13, 39), first, NOW)
+    assert first["conditions"] != later["conditions"]
+    assert not is_due(first, later, 2.5)
+    assert is_due(first, later, 5.0)
+    # Another reason is written at once.
+    assert is_due(first, status_of(at(1, 90, 0), first, NOW), 0.0)
 
 
 def test_slow_sources_may_be_silent_for_longer() -> None:
@@ -437,3 +541,12 @@ def test_the_busiest_nodes_are_told_as_measured_and_as_planned() -> None:
     }
     known = schema.of_topology()["properties"]
     assert set(last) == set(known["busiest"]["items"]["properties"])
+    # The root is one of them, by what it says of itself.
+    answer = report.observed.root
+    assert answer is not None
+    answer.rate = 49.0
+    busiest = {each["name"]: each for each in status_of(report, {}, NOW)["busiest"]}
+    assert len(busiest) == len(report.nodes) + 1
+    assert busiest["factory-root"]["rate"] == 49.0
+    assert busiest["factory-root"]["plannedRate"] == status_of(report, {}, NOW)["layers"][-1]["rate"]
+    assert 0 <= busiest["factory-root"]["headroom"] < busiest["factory-root"]["plannedHeadroom"]

@@ -58,9 +58,43 @@ def test_the_status_names_who_is_silent_and_then_that_the_child_is(tmp_path: Pat
         try:
             status = _until(found, lambda status: _reasons(status)[:1] == [("quiet", "leaf", "child silent")])
             (leaf,) = status["nodes"]
-            assert leaf["state"] == "member"
+            assert leaf["state"] == "silent"
             assert leaf["silent_seconds"] > 10
             assert "silent for" in " ".join(_status(found).split())
         finally:
             child.send_signal(signal.SIGCONT)
         _until(found, lambda status: _reasons(status)[:1] == [wanted])
+
+
+def test_a_node_that_is_gone_is_silent_within_fifteen_seconds(tmp_path: Path) -> None:
+    with tree(tmp_path, 1, [QUERY]) as found:
+        _send(found, "press", 3)
+        status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["member"])
+        assert status["nodes"][0]["silent_seconds"] < 10
+        found.running[-1].kill()
+        gone = time.monotonic()
+        status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["silent"])
+        took = time.monotonic() - gone
+        (leaf,) = status["nodes"]
+        # By the root's own clock, however long the command takes on a busy machine.
+        assert 10 < leaf["silent_seconds"] < 15 + max(took - 15, 0)
+        assert "silent for" in " ".join(_status(found).split())
+        # The root takes nothing any more, and says so of itself.
+        _until(found, lambda status: status["root_rate"] == 0.0)
+
+
+def test_a_node_that_a_root_has_never_heard_is_silent_for_as_long_as_that_runs(tmp_path: Path) -> None:
+    with tree(tmp_path, 1, [QUERY]) as found:
+        _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["member"])
+        root, child = found.running
+        for process in (child, root):
+            process.kill()
+            process.wait()
+        topology, directory = tmp_path / "topology.json", tmp_path / "root"
+        command = ["headwater_root", "--topology", topology, "--directory", directory, "--keep-results"]
+        _, found.above = found.started(*command)
+        status = json.loads(_status(found, "--json"))
+        (leaf,) = status["nodes"]
+        assert leaf["silent_seconds"] is not None
+        status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["silent"])
+        assert status["nodes"][0]["silent_seconds"] > 10

@@ -61,7 +61,7 @@ from headwater.machines.records import (
 )
 from headwater.machines.refusals import Refusals
 from headwater.machines.state import State
-from headwater.machines.vitals import Vitals
+from headwater.machines.vitals import Rate, Vitals
 from headwater.progress import Source
 from headwater.queries import Query, signature
 from headwater.results import Results
@@ -120,6 +120,7 @@ class RootMachine:
         self.senders: dict[str, str] = {}
         # What is known of nodes and sources by this process alone: when they were last heard, and moved.
         self.vitals, self.movement = Vitals(), Movement()
+        self._rate = Rate()
         self._began: int | None = None
         # Since when the first sources wait for the others.
         self._waits_since: int | None = None
@@ -229,6 +230,7 @@ class RootMachine:
         if self.movement.is_due(now):
             engine = self.engine
             self.movement.look(engine.present, engine.watermark, engine.largest, self.expected, now)
+            self._rate.measure(self.items, now)
         moves = self._dealing.moves(now)
         return [*out.sends, *self.assign(moves)] if moves else out.sends
 
@@ -356,6 +358,18 @@ class RootMachine:
     def items(self) -> int:
         """How many rows it has taken since it began."""
         return self._commits.items
+
+    @property
+    def rate(self) -> float | None:
+        """Items a second that it takes, as measured; None: not known yet."""
+        return self._rate.value
+
+    def heard(self, node: str, now: int) -> int:
+        """When a node was last heard, or when this process began: it was not heard before that."""
+        heard = self.vitals.heard(node)
+        if heard is not None:
+            return heard
+        return now if self._began is None else self._began
 
     @property
     def waits(self) -> bool:

@@ -29,11 +29,26 @@ class Report:
 
 
 @dataclass(slots=True)
+class Rate:
+    """Items a second, over spans of at least `SPAN`, by a count that never falls within one process."""
+
+    value: float | None = None
+    _at: int | None = None
+    _items: int = 0
+
+    def measure(self, items: int, now: int) -> None:
+        if self._at is None or items < self._items:
+            # Another process, or the first time.
+            self._at, self._items, self.value = now, items, None
+        elif now - self._at >= SPAN:
+            self.value = (items - self._items) * 1e6 / (now - self._at)
+            self._at, self._items = now, items
+
+
+@dataclass(slots=True)
 class _Node:
     heard: int
-    at: int = 0
-    items: int = 0
-    rate: float | None = None
+    rate: Rate = field(default_factory=Rate)
     reports: dict[str, Report] = field(default_factory=dict)
 
 
@@ -55,12 +70,9 @@ class Vitals:
         """Take what a node says of itself."""
         self.hear(message.node, now)
         node = self._nodes[message.node]
-        if message.items < node.items or not node.at:
-            # Another process, or the first time.
-            node.at, node.items, node.rate = now, message.items, None
-        elif now - node.at >= SPAN and message.items:
-            node.rate = (message.items - node.items) * 1e6 / (now - node.at)
-            node.at, node.items = now, message.items
+        if message.items or node.rate.value is not None:
+            # Nodes of earlier releases do not say how many they take.
+            node.rate.measure(message.items, now)
         node.reports = {
             stall.source: _report(stall, node.reports.get(stall.source), now) for stall in message.stalls
         }
@@ -77,7 +89,7 @@ class Vitals:
     def rate(self, node: str) -> float | None:
         """Items a second that a node takes, as measured; None: not known yet."""
         found = self._nodes.get(node)
-        return None if found is None else found.rate
+        return None if found is None else found.rate.value
 
     def report(self, node: str, source: str, now: int) -> Report | None:
         """What a child said of a source last, unless that is old."""

@@ -11,6 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from e2e import apiserver as alone
 from e2e.certmanager import issuers, program
@@ -23,6 +26,7 @@ from headwater_operator.comparison import stamped
 from headwater_operator.kinds import Kind
 from headwater_operator.rendering import Material, Owner
 from headwater_operator.rendering.identities import certificates
+from tests.cli.test_pages import blocks
 
 ISSUED: Rules = [rule(kind, *verbs) for (kind, _), verbs in access.CERTIFYING.items()]
 PARTIES = ("small-root-tls", "small-operator-tls", "small-l1-0-tls")
@@ -190,6 +194,35 @@ def test_a_tree_has_its_certificates_from_an_issuer(
     operator.until(lambda: not any(_names(cluster, kind, space) for kind in its))
 
 
+@pytest.mark.usefixtures("certifying")
+def test_a_device_has_its_certificate_by_the_page(spaces: Spaces, space: str) -> None:
+    known = {kind.name: kind for kind in (issuers.ISSUER, kinds.CERTIFICATE)}
+    documents = [each for block in blocks("connect.md", "yaml") for each in yaml.safe_load_all(block)]
+    assert [(each["kind"], each["metadata"]["name"]) for each in documents] == [
+        ("Issuer", "itself"),
+        ("Certificate", "devices-authority"),
+        ("Issuer", "devices"),
+        ("Certificate", "boiler-7"),
+    ]
+    for each in documents:
+        kind = known[each["kind"]]
+        assert each["apiVersion"] == kind.api_version
+        metadata = {**each["metadata"], "namespace": space}
+        spaces.post(kind.collection(space), {**each, "metadata": metadata})
+    cluster = spaces.cluster
+    _until(lambda: {"tls.crt", "tls.key", "ca.crt"} <= _files(cluster, space, "boiler-7-tls").keys())
+    files = _files(cluster, space, "boiler-7-tls")
+    shown, issuing_authority = (x509.load_pem_x509_certificate(files[file]) for file in ("tls.crt", "ca.crt"))
+    alternative = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    # Its own name, and no role.
+    assert alternative.get_values_for_type(x509.DNSName) == ["boiler-7"]
+    assert len(list(alternative)) == 1
+    usage = shown.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert files["ca.crt"] == _files(cluster, space, "devices-authority")["tls.crt"]
+    shown.verify_directly_issued_by(issuing_authority)
+
+
 def _owned(cluster: Cluster, space: str, secret: str) -> bool:
     found = cluster.get(kinds.SECRET, space, secret)
     certificate = cluster.get(kinds.CERTIFICATE, space, secret)
@@ -207,7 +240,7 @@ def _restarted(cluster: Cluster, space: str) -> bool:
 
 
 @pytest.mark.usefixtures("certifying")
-def test_an_issuer_without_an_authority_is_told_of(start: Start, spaces: Spaces, space: str) -> None:
+def test_an_issuer_without_an_issuing_authorityis_told_of(start: Start, spaces: Spaces, space: str) -> None:
     _issuer(spaces, space)
     _asks(spaces, space, issuers.ITSELF)
     operator = start()

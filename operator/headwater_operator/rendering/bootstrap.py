@@ -52,6 +52,9 @@ def of_the_root(topology: Topology, executor: Manifest | None) -> str:
     # Of fields that came later only what is asked for: a new release restarts no root by itself.
     if topology.root.snapshot_after == SNAPSHOT_AFTER:
         del root["snapshot_after"]
+    for sink in root["sinks"]:
+        if sink["retention"] is None:
+            del sink["retention"]
     keys = topology.limits.keys_per_source
     read = {"root": root, "startTimeout": topology.start_timeout, "keysPerSource": keys}
     return digest({**read, "executor": executor})
