@@ -33,11 +33,12 @@ from headwater_operator.nodes import Nodes
 from headwater_operator.observation import Observed, Pod
 from headwater_operator.rendering import Images, Manifest, Owner
 from headwater_operator.rendering.alerts import ingest_limit
-from headwater_operator.reporting import STALL, Report, stall_after
+from headwater_operator.reporting import Report
 from headwater_operator.rollout import Rolling
 from headwater_operator.rootclient import RootRefuses, RootUnreachable
 from headwater_operator.settings import Settings
 from headwater_operator.specification import Specification, specification
+from headwater_operator.standstill import STALL, stall_after
 from headwater_operator.telling import Telling, Told, problems_of
 from headwater_wire.functions import Functions
 

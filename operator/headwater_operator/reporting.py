@@ -16,11 +16,11 @@ from typing import Any
 from headwater.durations import SECOND
 from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater.planning.amounts import UNIT
-from headwater.topology import Topology
 from headwater_operator import names
 from headwater_operator.comparison import Conflict
 from headwater_operator.layout import Layout, TreeNode
 from headwater_operator.observation import Observed
+from headwater_operator.standstill import STALL
 from headwater_wire.v1 import control_pb2 as pb
 
 Status = dict[str, Any]
@@ -34,13 +34,10 @@ SPACING, STALLED_SPACING = 30.0, 5.0
 # of another reason where windows wait beside that.
 COUNTING = ("FewSources", "NoSources", "SourcesNotAssigned", "WatermarkStalled", "WindowsWait")
 ALSO = "; also: "
-# Seconds for which the watermark may stand still where sources send often, and for which far fewer sources
-# than expected may be there.
-STALL, SHORT = 5.0, 10.0
+# Seconds for which far fewer sources than expected may be there.
+SHORT = 10.0
 # A node of which the root has heard nothing for so many seconds is told of; they speak every two seconds.
 SILENT = 10.0
-# Events that a source may leave out before its silence is worth a word.
-MISSED = 3
 # Sums of rates that are equal may differ by so much.
 SLACK = 1e-6
 # Exit codes of the root: executors do not see its checkpoint; it cannot start as it is, or has halted.
@@ -244,13 +241,6 @@ def _reason(found: Iterable[Mapping[str, Any]]) -> str:
     if known["Ready"]["status"] != "True":
         return str(known["Ready"]["reason"])
     return str(known["Progressing" if known["Progressing"]["status"] == "True" else "Degraded"]["reason"])
-
-
-def stall_after(topology: Topology) -> float:
-    """For how many seconds the watermark of a topology may stand still: a few events of its slowest source,
-    but no longer than until that is declared idle."""
-    slowest = min((source.rate for source in topology.sources if source.rate > 0), default=1.0)
-    return max(STALL, min(MISSED / slowest, topology.idle_after / SECOND))
 
 
 def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) -> bool:

@@ -127,3 +127,26 @@ def test_a_suspended_topology_is_not_missed() -> None:
 def test_nothing_is_monitored_where_nobody_would_understand_it() -> None:
     kinds = {each["kind"] for each in rendered(small(), nodes("small", 2))}
     assert not kinds & {"PodMonitor", "PrometheusRule"}
+
+
+def _waits(rate: float) -> str:
+    """The expression by which windows wait for a source of so many events a second."""
+    document = yaml.safe_load(DESIGN)
+    for source in document["spec"]["sources"]:
+        source |= {"rate": rate, "idleAfter": "1h"}
+    (rule,) = (
+        rule
+        for rule in _rules(
+            one(rendered(document, nodes("factory", 3, 2), monitored=True), "PrometheusRule", "factory")[
+                "spec"
+            ]["groups"]
+        )
+        if rule["alert"] == "HeadwaterWindowsWait"
+    )
+    return str(rule["expr"])
+
+
+def test_nobody_is_alarmed_by_sources_that_send_rarely() -> None:
+    assert _waits(10.0).count("> 60") == 2
+    # One event in five minutes: three of them may be missing, twice as long.
+    assert _waits(1 / 300).count("> 1800") == 2

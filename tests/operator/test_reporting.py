@@ -11,7 +11,8 @@ from headwater.errors import Invalid, InvalidPlan, Problem
 from headwater_operator.crds import status as schema
 from headwater_operator.layout import Layout
 from headwater_operator.observation import Observed
-from headwater_operator.reporting import Report, is_due, rounded, stall_after, status_of
+from headwater_operator.reporting import Report, is_due, rounded, status_of
+from headwater_operator.standstill import stall_after
 from headwater_wire.v1 import control_pb2 as pb
 from tests.operator.test_layout import fresh, topology
 from tests.operator.test_observation import HOSTS, going

@@ -12,13 +12,14 @@ from headwater.machines.movement import FEW
 from headwater.topology.tree import NodeSpec, Topology
 from headwater_operator.layout import TreeNode
 from headwater_operator.rendering.objects import Owner
+from headwater_operator.standstill import stall_after
 
 # Of the records that come, the share that may be late.
 LATE_SHARE = 0.01
 # How far the watermark may be behind, beside what the sources ask for.
 LAG = 300 * SECOND
-# How long windows may wait for a source while the watermark stands still.
-WAIT = 60 * SECOND
+# How many seconds windows may wait for a source while the watermark stands still, at least.
+WAIT = 60.0
 # How often a second a node may make batches again.
 CORRECTIONS = 0.1
 
@@ -41,6 +42,8 @@ def alerts(owner: Owner, topology: Topology, nodes: Sequence[TreeNode], *, runni
     active = f'max(headwater_root_sources{{{tree},state="active"}}) > 0'
     slowest = max((source.lateness for source in topology.sources), default=0)
     lag = slowest + LAG
+    # Sources that send rarely are waited for as a matter of course.
+    wait = max(WAIT, 2 * stall_after(topology))
     found = [
         *_near_the_limit(topology, nodes, tree, who),
         Alert(
@@ -75,8 +78,8 @@ def alerts(owner: Owner, topology: Topology, nodes: Sequence[TreeNode], *, runni
         Alert(
             "HeadwaterWindowsWait",
             "max by (held_by, child, reason) "
-            f"(headwater_root_windows_wait_seconds{{{tree}}}) > {WAIT / SECOND:g} "
-            f"and on () max(headwater_root_watermark_still_seconds{{{tree}}}) > {WAIT / SECOND:g}",
+            f"(headwater_root_windows_wait_seconds{{{tree}}}) > {wait:g} "
+            f"and on () max(headwater_root_watermark_still_seconds{{{tree}}}) > {wait:g}",
             "1m",
             "warning",
             f"{who}: windows wait for source {{{{ $labels.held_by }}}} of child {{{{ $labels.child }}}}: "
