@@ -261,6 +261,17 @@ def test_a_count_window_waits_until_nothing_can_tie_with_its_last_event(
     assert len(rows(counted(2), "10=1 20=1", watermark=watermark)) == emitted
 
 
+def test_a_count_window_has_the_times_of_its_first_and_last_event() -> None:
+    # In the total order: 10 20 | 20 30 | 40, whoever has them and in whatever order they come.
+    found = rows(counted(2), "20=1 10=1 40=1", "30=1 20=1")
+    assert [(row.start, row.end, row.first_time, row.last_time) for row in found] == [
+        (0, 2, 10, 20),
+        (2, 4, 20, 30),
+    ]
+    (row,) = rows(tumbling(100), "20=1")
+    assert (row.first_time, row.last_time) == (None, None)
+
+
 def test_ties_are_ordered_by_the_bytes_of_the_name_and_then_by_seq() -> None:
     names = ["é", "b", "Z", "😀", "ﬀ"]
     events = [Event(name, seq, 5, None, seq + place) for place, name in enumerate(names) for seq in (10, 20)]

@@ -119,6 +119,14 @@ OTHER = replace(ROW, start=10, end=20)
         ([ROW], [replace(ROW, values={"sum": 4.0})], ["q [0, 10) key 'k': sum is 4.0 instead of 3.0"]),
         ([ROW], [replace(ROW, count=3)], ["q [0, 10) key 'k': 3 events instead of 2"]),
         ([ROW], [replace(ROW, values={})], ["q [0, 10) key 'k': aggregates [] instead of ['sum']"]),
+        (
+            [replace(ROW, first_time=1, last_time=5)],
+            [replace(ROW, first_time=2)],
+            [
+                "q [0, 10) key 'k': its first event is at 2 instead of 1",
+                "q [0, 10) key 'k': its last event is at None instead of 5",
+            ],
+        ),
         # two windows with the same bounds, the other way round
         ([ROW, replace(ROW, count=1)], [replace(ROW, count=1), ROW], []),
     ],

@@ -17,8 +17,10 @@ from headwater.prefix import NO_SKIPS
 from headwater_node.accepted import Portion
 from headwater_node.archive import CLOSED, encoded
 from headwater_root import resultlines
+from headwater_root.sinks.parquet import Parquet
 from headwater_spark.audit import Audited, Report, Span, audit
 from headwater_spark.emitted import read
+from tests.root.earlier import earlier
 
 LATENESS = 30
 SITES = {"a": "east", "b": "west", "c": "east"}
@@ -186,6 +188,31 @@ def test_lists_bounds_and_empty_windows_are_compared_too(
     assert report.differing == 3
 
 
+@pytest.mark.parametrize("sink", ["lines", "parquet", "a copy"])
+def test_the_times_of_count_windows_are_compared(
+    spark: SparkSession, raw: Path, results: list[Result], tmp_path: Path, sink: str
+) -> None:
+    wrong = changed(results, "lots", lambda one: [replace(one, last_time=(one.last_time or 0) + 1)])
+    directory = tmp_path / "results"
+    if sink == "lines":
+        lines(directory, wrong)
+    else:
+        Parquet(directory).deliver(1, resultlines.encode(wrong))
+    if sink == "a copy":
+        (directory / "results").unlink()
+    asked = [query for query in QUERIES if query.id.startswith("lots")]
+    report = audit(spark, asked, raw, directory)
+    assert report.differing == 1
+    (difference,) = found(report)["lots"].differences
+    assert difference.kind == "different"
+    assert list(difference.values) == ["last_time"]
+    # What an earlier release has written says no times.
+    older = tmp_path / "older"
+    older.mkdir()
+    (older / "results.jsonl").write_bytes(earlier(resultlines.encode(wrong)))
+    assert audit(spark, asked, raw, older).differing == 0
+
+
 def test_the_last_digits_of_a_sum_may_differ(
     spark: SparkSession, raw: Path, results: list[Result], tmp_path: Path
 ) -> None:
@@ -195,8 +222,6 @@ def test_the_last_digits_of_a_sum_may_differ(
 
 
 def test_results_in_parquet(spark: SparkSession, raw: Path, results: list[Result], tmp_path: Path) -> None:
-    from headwater_root.sinks.parquet import Parquet
-
     sink = Parquet(tmp_path / "sink")
     sink.deliver(1, resultlines.encode(results[:500]))
     sink.deliver(2, resultlines.encode(results[500:]))

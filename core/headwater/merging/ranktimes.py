@@ -6,6 +6,9 @@ import numpy as np
 
 from headwater.rows import TS_MIN, Ints, Rows
 
+# Rows at first: there may be a stream of ranks for each key.
+ROOM = 8
+
 
 class RankTimes:
     """Rows `(start, first, last)` in the order of ranks, one a slice."""
@@ -13,9 +16,9 @@ class RankTimes:
     def __init__(self, known_from: int = 0) -> None:
         """Of ranks before `known_from` no time is known: a release before has counted them."""
         self._known_from = known_from
-        self._start: Ints = np.empty(64, np.int64)
-        self._first: Ints = np.empty(64, np.int64)
-        self._last: Ints = np.empty(64, np.int64)
+        self._start: Ints = np.empty(ROOM, np.int64)
+        self._first: Ints = np.empty(ROOM, np.int64)
+        self._last: Ints = np.empty(ROOM, np.int64)
         self._size = 0
 
     def add_one(self, start: int, rows: Rows) -> None:

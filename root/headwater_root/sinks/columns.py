@@ -40,10 +40,14 @@ def merged(paths: Iterable[Path], *, timed: bool = True) -> bytes:
 
 
 def is_timed(path: Path) -> bool:
-    """Whether a file has the columns that releases before did not write."""
+    """Whether a file has the columns of count windows; a damaged one is left to its reader."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return _TIMED[0] in pq.read_schema(path).names
+    try:
+        return _TIMED[0] in pq.read_schema(path).names
+    except pa.ArrowInvalid:
+        return True
 
 
 def _completed(group: pa.Table, columns: pa.Schema) -> pa.Table:
