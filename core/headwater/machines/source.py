@@ -107,6 +107,8 @@ class SourceMachine:
         # Why the root does not take what it has, if so.
         self.fenced: str | None = None
         self.assigned: tuple[str, str] | None = None
+        # The column by which queries compute, as the root says; empty: none does, or the root does not say.
+        self.key_by = ""
         self.avoid = ""
         self._offset = 0
         self._acknowledged = 0
@@ -263,7 +265,7 @@ class SourceMachine:
 
     def _welcomed(self, message: Welcome) -> None:
         self.fenced, self._patience = None, self.settings.repeat
-        self.assigned = (message.child, message.address)
+        self.assigned, self.key_by = (message.child, message.address), message.key_by
         self.spool.confirm(message.opening)
         # The same name behind another number: it is another root, which has lost its log.
         if (message.source, message.offset) != (self.source, self._offset):
