@@ -69,6 +69,9 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 @click.option("--columns", default="", help="What the input calls the fields: ts=time,value=temp,key=device.")
 @click.option("--time-unit", type=click.Choice(UNITS), help=TIME_UNIT_HELP)
 @click.option("--skip-bad", is_flag=True, help="Pass over bad records and count them; else stop before one.")
+@click.option(
+    "--without-keys", is_flag=True, help="Events have no key, and that is meant; else refused by keyBy."
+)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many events a second.")
 @click.option(
     "--heartbeat", callback=_duration, help="When nothing was read for so long, say the time; for live input."
@@ -108,6 +111,7 @@ def send(
     columns: str,
     time_unit: TimeUnit | None,
     skip_bad: bool,
+    without_keys: bool,
     rate: float | None,
     heartbeat: int | None,
     end: bool,
@@ -163,6 +167,7 @@ def send(
         heartbeat=heartbeat,
         end=end,
         heartbeat_at=_heartbeat_time(heartbeat_at, time_unit),
+        without_keys=without_keys,
         timeout=None if timeout is None else timeout / 1e6,
     )
     screen.quiet()

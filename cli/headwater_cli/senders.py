@@ -214,6 +214,8 @@ class Senders:
             site=feed.site,
             lateness=feed.lateness,
             child=child.name,
+            # An input was looked at before the run, as a whole; what is generated has keys.
+            without_keys=True,
         )
         source.open()
         self.clients.append(source.start())

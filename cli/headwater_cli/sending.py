@@ -18,8 +18,10 @@ from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import beat
 from headwater_cli.generator import AFTER
 from headwater_source.columns import Events
+from headwater_source.keys import MissingKeys, has_key
 from headwater_source.origin import directory_name, spools
 from headwater_source.readers import BadRecord, Reader
+from headwater_source.readers.records import RecordReader
 from headwater_source.source import SPOOL_BYTES, Source
 from headwater_source.spool import Spool
 from headwater_wire.credentials import FIELDS, Credentials
@@ -28,6 +30,8 @@ from headwater_wire.credentials import FIELDS, Credentials
 STEP = 0.05
 # How often somebody who watches is told.
 TOLD_SECONDS = 0.5
+# So many columns of an input are named in a message.
+FIELDS_SHOWN = 20
 # How often a source that makes no progress says what it waits for, and how many say so at once.
 WAIT_SECONDS, WAITS_SHOWN = 10.0, 3
 Tell = Callable[[str], None]
@@ -53,6 +57,7 @@ class Options:
     heartbeat: int | None = None
     end: bool = False
     heartbeat_at: int | None = None
+    without_keys: bool = False
     timeout: float | None = None
 
 
@@ -62,7 +67,8 @@ class Summary:
     the spools and not known to be counted. Counted is here what the root has settled for good, be it in
     windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
     told yet how much it settled long ago. `fenced` says by name why the root takes nothing of a source,
-    `waits` what a source waits for that has made no progress for some seconds."""
+    `waits` what a source waits for that has made no progress for some seconds, `warnings` that its events
+    have no key, where queries compute by one."""
 
     sources: int = 0
     read: int = 0
@@ -76,6 +82,7 @@ class Summary:
     connected: bool = False
     fenced: dict[str, str] = field(default_factory=dict)
     waits: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     events_per_second: float = 0.0
     problem: str | None = None
@@ -104,9 +111,16 @@ class Sending:
         self._paced = 0
         # The latest time in the input.
         self._latest: int | None = None
+        # Whether a record of the input has had a key: then those without one are meant.
+        self._has_keys = False
+        # What the input calls its columns is known to it once it was looked into.
+        self._reader: RecordReader | None = None
+        # Whose warning was shown.
+        self._warned: set[str] = set()
 
     async def run(self, reader: Reader | Iterable[Events] | None, watch: Tell | None = None) -> Summary:
         """Send everything of an input, or what the spool holds; `watch` is told of the progress."""
+        self._reader = reader if isinstance(reader, RecordReader) else None
         watching = asyncio.create_task(self._watch(watch))
         try:
             bad = await self._read(reader)
@@ -122,6 +136,7 @@ class Sending:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             self._sum_up()
+            self._show_warnings()
             if not self.summary.ok and self.summary.problem is None:
                 self.summary.problem = self._first_problem()
             await asyncio.gather(*(each.source.close() for each in self._open.values()))
@@ -145,6 +160,7 @@ class Sending:
                 spool_bytes=options.spool_bytes,
                 child=options.child,
                 credentials=options.credentials,
+                without_keys=options.without_keys,
             )
             if options.resume and not Spool.there(source.directory):
                 problem = Problem(
@@ -207,9 +223,11 @@ class Sending:
         if len(part):
             latest = int(part.ts.max())
             self._latest = latest if self._latest is None else max(self._latest, latest)
+        self._has_keys = self._has_keys or has_key(part)
         for name, events in part.by_source(self.options.name or ""):
             for site in _sites(events):
                 found = self._opened(name, site)
+            found.source.without_keys = self._has_keys or self.options.without_keys
             passed = min(found.before, len(events))
             found.before -= passed
             self.summary.before += passed
@@ -221,10 +239,22 @@ class Sending:
         step = len(events) if rate is None else max(round(rate * STEP), 1)
         for low in range(0, len(events), step):
             piece = events if step >= len(events) else events.part(slice(low, low + step))
-            numbers = await found.source.append(piece)
+            try:
+                numbers = await found.source.append(piece)
+            except MissingKeys as error:
+                raise MissingKeys(error.name, error.key_by, self._keys_remedy) from None
             self._paced += len(numbers)
             if rate is not None:
                 await asyncio.sleep(max(self._begin + self._paced / rate - monotonic(), 0))
+
+    @property
+    def _keys_remedy(self) -> str:
+        fields = () if self._reader is None else self._reader.fields
+        listed = ", ".join(map(repr, fields[:FIELDS_SHOWN])) + (", ..." if len(fields) > FIELDS_SHOWN else "")
+        remedy = (
+            "say which column has the key with --columns key=NAME, or give --without-keys if one empty key"
+        )
+        return (f"the columns are {listed}; " if fields else "") + f"{remedy} for all is meant"
 
     def _end_input(self, reader: object, bad: BadRecord | None) -> None:
         """The input is over; where it was bad it may be mended, so it is known by what stands before."""
@@ -272,6 +302,15 @@ class Sending:
             if self.summary.waits and monotonic() - shown_at >= WAIT_SECONDS:
                 shown_at = monotonic()
                 self._show_waits()
+            self._show_warnings()
+
+    def _show_warnings(self) -> None:
+        fresh = [name for name in self.summary.warnings if name not in self._warned]
+        for name in fresh[:WAITS_SHOWN]:
+            self._tell(f"warning: {name}: {self.summary.warnings[name]}")
+        if len(fresh) > WAITS_SHOWN:
+            self._tell(f"warning: {len(fresh) - WAITS_SHOWN:,} more sources send events without a key")
+        self._warned.update(fresh)
 
     def _show_waits(self) -> None:
         waits = list(self.summary.waits.items())
@@ -325,6 +364,8 @@ class Sending:
         reasons = {name: each.source.fenced for name, each in self._open.items()}
         summary.fenced = {name: reason for name, reason in reasons.items() if reason is not None}
         summary.waits = {name: wait for name, each in self._open.items() if (wait := self._wait(each.source))}
+        warnings = {name: each.source.warning for name, each in self._open.items()}
+        summary.warnings = {name: warning for name, warning in warnings.items() if warning is not None}
         summary.connected = bool(opened) and all(each.source.connected for each in opened)
         # By the spools: whoever is interrupted may have accepted records that nobody has counted here yet.
         accepted = sum(each.source.accepted - each.head for each in opened)

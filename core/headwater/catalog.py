@@ -66,6 +66,16 @@ class Catalog:
             return None
         return self._actives.pop(query_id)
 
+    @property
+    def key_by(self) -> str:
+        """The column by which queries that are there compute; empty if none does. They all name the same."""
+        return next((query.key_by for query in self._present if query.key_by), "")
+
+    @property
+    def _present(self) -> list[Query]:
+        """The queries that are there, here and in other lanes."""
+        return [*(active.query for active in self._actives.values()), *self._elsewhere.values()]
+
     def label(self, index: int) -> str:
         """A query in a decision: one that was added again is another one."""
         incarnation = self.incarnations[index]
@@ -73,8 +83,7 @@ class Catalog:
 
     def check_addition(self, query: Query) -> None:
         """Raise if a query cannot be there beside the others."""
-        here = [active.query for active in self._actives.values()]
-        validate([query], beside=[*here, *self._elsewhere.values()])
+        validate([query], beside=self._present)
         same_functions([*self.queries, *self._elsewhere.values()], query)
 
     def find(self, query_id: str) -> Query:

@@ -82,6 +82,11 @@ class Node:
         """The ids of the queries that are there, here and in other lanes."""
         return self._catalog.ids
 
+    @property
+    def key_by(self) -> str:
+        """The column by which queries that are there compute, here and in other lanes; empty if none does."""
+        return self._catalog.key_by
+
     def groups(self) -> Mapping[int, Group]:
         return dict(self._grouping.by_id)
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headwater.errors import InvalidSource, PermanentError, Problem
+from headwater_source.keys import Keys
 from headwater_source.segments import sync_directory
 
 FORMAT = 1
@@ -71,6 +72,7 @@ class Origin:
     site: str = ""
     lateness: int = 0
     inputs: tuple[Input, ...] = ()
+    keys: Keys = "none"
 
     def settled(self, head: int) -> Origin:
         """No input is being read any more; those of which nothing was accepted are forgotten."""
@@ -105,7 +107,9 @@ def read(directory: Path, name: str) -> Origin | None:
         if given["format"] != FORMAT:
             raise OriginDamaged(path, f"format {given['format']}")
         inputs = [Input(Beginning(**each.pop("beginning")), **each) for each in given["inputs"]]
-        found = Origin(given["name"], given["site"], given["lateness"], tuple(inputs))
+        # A release that did not look at keys has accepted what came.
+        keys = given.get("keys", "optional")
+        found = Origin(given["name"], given["site"], given["lateness"], tuple(inputs), keys)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

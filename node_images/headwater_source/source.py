@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -13,17 +16,21 @@ from headwater.errors import InvalidSource, Problem
 from headwater.machines.source import Settings
 from headwater.sources import source_name_problem
 from headwater.timeunits import TimeUnit
-from headwater_source import arguments, origin
+from headwater_source import arguments, keys, origin
 from headwater_source.client import SourceClient
 from headwater_source.columns import Events
+from headwater_source.keys import MissingKeys
 from headwater_source.origin import Beginning, Origin
 from headwater_source.spool import BLOCK_LIMIT, Spool, SpoolFull
 from headwater_wire.credentials import Credentials
 
+log = logging.getLogger(__name__)
 SPOOL_BYTES = 1 << 30
 # At most so many events are made durable by one fsync.
 ROWS = 50_000
 _PAUSE = 0.02
+# How long the first events without a key wait for the root to say whether queries compute by one.
+ANSWER_SECONDS = 5.0
 
 
 class Source:
@@ -48,10 +55,12 @@ class Source:
         spool_bytes: int = SPOOL_BYTES,
         child: str | None = None,
         credentials: Credentials | None = None,
+        without_keys: bool = False,
     ) -> None:
         """`address` is that of a child; `spool` a directory of this source alone, by default one below
         the user's state directory. Site and lateness are kept with the spool. With credentials the child's
-        certificate has to bear the name `child`, or its address if none is given."""
+        certificate has to bear the name `child`, or its address if none is given. `without_keys`: accept
+        events without a key although queries compute by one; they count under one empty key."""
         problems = []
         if wrong := source_name_problem(name):
             problems.append(Problem("name", *wrong))
@@ -69,11 +78,15 @@ class Source:
         self.name, self.address, self._site = name, address, site
         self.directory = Path(spool) if spool else origin.spools() / origin.directory_name(name)
         self._spool_bytes, self._child, self._credentials = spool_bytes, child, credentials
+        self.without_keys = without_keys
         self._spool: Spool | None = None
         self._client: SourceClient | None = None
         self._origin = Origin(name)
         # Whether the first times were seen to be in their unit.
         self._has_judged_times = False
+        # Whether the root was given time to say by which key queries compute, whether events without a key
+        # were accepted since the source was opened, and whether that was logged.
+        self._has_waited = self._has_unkeyed = self._has_logged = False
         # Events of one call have numbers that follow each other.
         self._appending = asyncio.Lock()
 
@@ -91,13 +104,15 @@ class Source:
         """Open the spool; nothing is sent before `start`."""
         self._spool = Spool.open(self.directory, limit_bytes=self._spool_bytes)
         try:
-            found = origin.read(self.directory, self.name) or Origin(self.name)
+            found = origin.read(self.directory, self.name)
+            if found is None:
+                # What a spool holds of which nothing is known was accepted as it came.
+                found = Origin(self.name, keys="optional" if self._spool.head else "none")
             settled = found.settled(self._spool.head)
-            self._origin = Origin(
-                self.name,
-                settled.site if self._site is None else self._site,
-                settled.lateness if self._lateness is None else self._lateness,
-                settled.inputs,
+            self._origin = replace(
+                settled,
+                site=settled.site if self._site is None else self._site,
+                lateness=settled.lateness if self._lateness is None else self._lateness,
             )
             if self._origin != found or not (self.directory / "origin.json").exists():
                 origin.write(self.directory, self._origin)
@@ -113,11 +128,14 @@ class Source:
         return self._client
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.stop()
-        if self._spool is not None:
-            self._spool.close()
-        self._client = None
+        try:
+            if self._client is not None:
+                await self._client.stop()
+                self._note_keys()
+        finally:
+            if self._spool is not None:
+                self._spool.close()
+            self._client = None
 
     # What is known
 
@@ -178,6 +196,19 @@ class Source:
         """What it waits for, whom it has tried and what they answered, after 5 s without progress."""
         return None if self._client is None else self._client.wait
 
+    @property
+    def warning(self) -> str | None:
+        """That queries compute by key, but events without one were accepted and none has had one."""
+        if not (self._has_unkeyed and self._key_by) or self._origin.keys == "some":
+            return None
+        why = f"{keys.queries_of(self._key_by)}, but {keys.EMPTY_KEY}: all of them count under one empty key"
+        return f"{why}; what follows without a key is refused" if self._origin.keys == "none" else why
+
+    @property
+    def _key_by(self) -> str:
+        """The column by which queries compute, as far as the root has said it."""
+        return "" if self._client is None else self._client.machine.key_by
+
     # Events
 
     async def send(
@@ -195,6 +226,7 @@ class Source:
         datetime64 in UTC. Numbers are of `unit` (s, ms, us, ns). Without one they are microseconds, and the
         first ones of a source are refused if they look like another unit.
         `values`, `keys` and `marks` are as long, or one for all, or None; within them None is none.
+        Where queries compute by key, values without a key are refused as long as no event has had one.
         """
         events = arguments.events(
             self.name, ts, values, keys, marks, unit=unit, judge=not self._has_judged_times
@@ -212,6 +244,7 @@ class Source:
         limit = min(BLOCK_LIMIT, self.spool.limit_bytes // 4) - 1_024
         self._raise_if_failed()
         async with self._appending:
+            await self._check_keys(events)
             first = self.spool.head + 1
             for piece in events.pieces(limit, ROWS):
                 await self._append(piece)
@@ -220,6 +253,40 @@ class Source:
                 # What has come from the child is taken in between.
                 await asyncio.sleep(0)
             return range(first, self.spool.head + 1)
+
+    async def _check_keys(self, events: Events) -> None:
+        """Refuse events without a key where queries compute by one, if no event has ever had one.
+
+        A source that was accepted without keys before such a query was added goes on, with a warning.
+        """
+        if self._origin.keys == "some":
+            return
+        if keys.has_key(events):
+            self._keep(replace(self._origin, keys="some"))
+        elif keys.has_values(events) and not self.without_keys:
+            if self._origin.keys == "none":
+                await self._wait_for_root()
+                if self._key_by:
+                    raise MissingKeys(self.name, self._key_by)
+            self._has_unkeyed = True
+            self._note_keys()
+
+    async def _wait_for_root(self) -> None:
+        """Give the root time to say by which key queries compute; without an answer events are accepted."""
+        client, until = self._client, monotonic() + ANSWER_SECONDS
+        while client is not None and not self._has_waited:
+            answered = self.connected or self.fenced is not None or client.failed is not None
+            self._has_waited = answered or self.problem is not None or monotonic() >= until
+            if not self._has_waited:
+                await asyncio.sleep(_PAUSE)
+
+    def _note_keys(self) -> None:
+        """Remember that no key was needed, so that a query that is added later does not stop this source."""
+        if self._has_unkeyed and self._origin.keys == "none" and self.connected and not self._key_by:
+            self._keep(replace(self._origin, keys="optional"))
+        if self.warning is not None and not self._has_logged:
+            self._has_logged = True
+            log.warning("events without a key", extra={"source": self.name, "problem": self.warning})
 
     async def _append(self, piece: Events) -> None:
         key, mark = piece.key, piece.mark
@@ -245,6 +312,7 @@ class Source:
         while not self.done:
             self._raise_if_failed()
             await asyncio.sleep(_PAUSE)
+        self._note_keys()
 
     def _raise_if_failed(self) -> None:
         if self._client is not None and self._client.failed is not None:

@@ -258,6 +258,7 @@ def _welcome(message: said.Welcome) -> tuple[str, Any]:
         offset=message.offset,
         child=message.child,
         address=message.address,
+        key_by=message.key_by,
     )
 
 
@@ -476,7 +477,9 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "leave": lambda m: said.Leave(m.node, number("generation", m.generation)),
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
-    "welcome": lambda m: said.Welcome(m.opening, name_of(m), number("offset", m.offset), m.child, m.address),
+    "welcome": lambda m: said.Welcome(
+        m.opening, name_of(m), number("offset", m.offset), m.child, m.address, m.key_by
+    ),
     "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason, m.quarantined),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(

@@ -40,7 +40,7 @@ class Guarded:
         self, credentials: Credentials | None, name: str, *options: object, child: str | None = "c"
     ) -> Result:
         path = self.directory / "x.csv"
-        path.write_text("ts,value\n1000000,1\n1500000,2\n9000000,4\n")
+        path.write_text("ts,value,key\n1000000,1,a\n1500000,2,a\n9000000,4,a\n")
         to, spool = f"127.0.0.1:{self.child.port}", self.directory / "spools"
         given = ["--to", to, "--name", name, "--spool", spool, "--time-unit", "us", "--json", *options]
         if child is not None:

@@ -194,7 +194,7 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
     spool = tmp_path / "spools"
     command = [*COMMAND, "-", "--format", "csv", "--name", "s", "--json", "--to", running.address]
     with subprocess.Popen(
-        [*command, "--spool", str(spool), "--time-unit", "us"],
+        [*command, "--spool", str(spool), "--time-unit", "us", "--without-keys"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -233,7 +233,7 @@ def test_a_pipe_trickles_and_ctrl_c_leaves_the_rest_in_the_spool(running: Tree, 
 def test_a_silent_arrow_pipe_ends_by_sigterm(shared: Tree, tmp_path: Path) -> None:
     spool = tmp_path / "spools"
     command = [*COMMAND, "-", "--format", "arrow", "--name", "silent", "--json", "--to", shared.address]
-    table = pa.table({"ts": [NOW, NOW + 1], "value": [1.0, 2.0]})
+    table = pa.table({"ts": [NOW, NOW + 1], "value": [1.0, 2.0], "key": ["k", "k"]})
     stream = io.BytesIO()
     with pa.ipc.new_stream(stream, table.schema) as writer:
         writer.write_table(table)
@@ -525,3 +525,109 @@ def test_what_was_settled_before_a_release_is_not_left(tmp_path: Path) -> None:
         done = send(found, "--resume", "--name", "s", "--json", spool=spool)
         assert done.exit_code == 0, done.output
         assert summary(done)["left"] == 0
+
+
+PLAIN = [{"id": "t", "aggregate": "count", "window": {"type": "tumbling", "length": "1s"}}]
+
+
+def unkeyed(path: Path, count: int = 50, seed: int = 1) -> Path:
+    """A file whose key is in a column of another name."""
+    return written(path, lines(count, seed), "ts,value,device")
+
+
+def test_an_input_without_keys_is_refused_where_queries_compute_by_key(running: Tree, tmp_path: Path) -> None:
+    path = unkeyed(tmp_path / "x.csv")
+    spool = tmp_path / "spools"
+    given = (path, "--name", "s", "--lateness", "1s", "--end", "--json")
+    done = send(running, *given, spool=spool)
+    assert done.exit_code == 1
+    said = summary(done)
+    assert (said["ok"], said["accepted"], said["left"], said["heartbeats"]) == (False, 0, 0, 0)
+    for each in (said["problem"], done.stderr):
+        assert "keys: are missing: queries of this tree compute by key (keyBy: key)" in each
+        assert "the columns are 'ts', 'value', 'device'; say which column has the key with" in each
+        assert "--columns key=NAME, or give --without-keys" in each
+    # By the remedy all of it is counted.
+    done = send(running, *given, "--columns", "key=device", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    said = summary(done)
+    assert (said["accepted"], said["counted"], said["left"], said["warnings"]) == (50, 51, 0, {})
+    # The source has had keys: what comes without one is meant.
+    done = send(running, unkeyed(tmp_path / "y.csv", 60, seed=2), "--name", "s", "--json", spool=spool)
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["read"], summary(done)["accepted"], summary(done)["warnings"]) == (60, 60, {})
+
+
+def test_without_keys_they_count_under_one_empty_key(running: Tree, tmp_path: Path) -> None:
+    given = ("--name", "s", "--without-keys", "--end", "--json")
+    done = send(running, unkeyed(tmp_path / "x.csv"), *given, spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["accepted"], summary(done)["warnings"]) == (50, {})
+    running.stop()
+    assert {row["key"] for row in running.rows() if row["query"] == "k"} == {""}
+
+
+@pytest.mark.parametrize("content", ['{"ts": 1700000000000000, "value": 1, "device": "a"}\n', ""])
+def test_json_lines_without_keys_are_refused_with_their_fields(
+    shared: Tree, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(content)
+    done = send(shared, path, "--name", f"j{len(content)}", "--json", spool=tmp_path / "spools")
+    assert done.exit_code == (1 if content else 0), done.stderr
+    assert ("the columns are 'ts', 'value', 'device'" in done.stderr) == bool(content)
+    assert summary(done)["accepted"] == 0
+
+
+def test_where_no_query_computes_by_key_none_is_needed(tmp_path: Path) -> None:
+    with tree(tmp_path / "tree", queries=PLAIN) as running:
+        done = send(running, unkeyed(tmp_path / "x.csv"), "--name", "s", "--json", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["counted"], summary(done)["warnings"]) == (50, {})
+
+
+def test_an_input_in_which_some_sources_have_keys_is_taken(tmp_path: Path) -> None:
+    rows = [f"{BEGIN + n},1,{'k' if n % 2 else ''},s{n % 2}" for n in range(100)]
+    path = written(tmp_path / "x.csv", rows, "ts,value,key,source")
+    with tree(tmp_path / "tree", expected=2) as running:
+        done = send(running, path, "--json", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    assert (summary(done)["counted"], summary(done)["warnings"]) == (100, {})
+
+
+def test_a_sender_that_hears_of_keys_late_says_so_and_refuses_what_follows(
+    running: Tree, tmp_path: Path
+) -> None:
+    """What was accepted while no child could be reached is sent."""
+    running.running[-1].kill()
+    running.running[-1].wait()
+    command = [*COMMAND, "-", "--format", "csv", "--name", "s", "--json", "--to", running.address]
+    with subprocess.Popen(
+        [*command, "--spool", str(tmp_path / "spools")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(f"ts,value\n{BEGIN},1\n")
+            process.stdin.flush()
+            until_spooled(tmp_path / "spools" / "s", 100)
+            running.child(running.address)
+            told = next(line for line in process.stderr if line.startswith("warning: "))
+            process.stdin.write(f"{BEGIN + 1},2\n")
+            process.stdin.flush()
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (
+        "s: queries of this tree compute by key (keyBy: key), but no event of this source has had a" in told
+    )
+    assert "what follows without a key is refused" in told
+    assert process.returncode == 1, err
+    said = json.loads(out)
+    assert (said["accepted"], said["ok"]) == (1, False)
+    assert said["warnings"]["s"] in told
+    assert "keys: are missing" in said["problem"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,14 +18,16 @@ from headwater.errors import HeadwaterError, InvalidEvents, InvalidSource
 from headwater.events import Batch
 from headwater.sources import source_name_problem
 from headwater.topology import InvalidTopology, topology_of
+from headwater_cli.app import main
 from headwater_source import Source, origin
 from headwater_source.columns import Events
+from headwater_source.keys import MissingKeys
 from headwater_source.origin import Beginning, Origin
 from headwater_source.spool import Spool
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
 from tests.patience import PATIENCE
-from tests.tree.processes import QUERIES, document, tree
+from tests.tree.processes import QUERIES, Tree, document, tree
 
 NOWHERE = "127.0.0.1:1"
 
@@ -292,3 +295,124 @@ def test_events_without_rows_are_nothing(tmp_path: Path) -> None:
             assert not await source.append(Events(np.empty(0, np.int64), np.empty(0)))
 
     asyncio.run(program())
+
+
+PLAIN = [{"id": "t", "aggregate": "count", "window": {"type": "tumbling", "length": "1s"}}]
+BEGIN = 1_700_000_000_000_000
+
+
+async def connected(source: Source) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not source.connected:
+            await asyncio.sleep(0.02)
+
+
+def test_values_without_any_key_are_refused_where_queries_compute_by_key(tmp_path: Path) -> None:
+    async def program(address: str) -> None:
+        async with Source("s", address, spool=tmp_path / "s") as source:
+            await connected(source)
+            # A heartbeat and a mark have no key, and need none.
+            await source.heartbeat(BEGIN)
+            await source.send(BEGIN, marks="begin")
+            for keys in (None, "", [None, ""]):
+                with pytest.raises(
+                    MissingKeys, match=r"keys: are missing: .*\(keyBy: key\).*without_keys=True"
+                ):
+                    await source.send([BEGIN, BEGIN + 1], [1.0, 2.0], keys=keys)
+            assert (source.accepted, source.warning) == (2, None)
+            # Once one event has had a key, others need none, also when the source is opened again.
+            await source.send([BEGIN + 1, BEGIN + 2], [1.0, 2.0], keys=[None, "a"])
+            await source.send(BEGIN + 3, 3.0)
+        async with Source("s", address, spool=tmp_path / "s") as source:
+            await connected(source)
+            await source.send(BEGIN + 4, 4.0)
+            assert (source.accepted, source.warning) == (6, None)
+        async with Source("t", address, spool=tmp_path / "t", without_keys=True) as source:
+            await connected(source)
+            await source.send(BEGIN, 1.0)
+            assert (source.accepted, source.warning) == (1, None)
+
+    with tree(tmp_path / "tree", expected=2) as running:
+        asyncio.run(program(running.address))
+
+
+def test_the_first_values_without_a_key_wait_for_the_root_to_answer(tmp_path: Path) -> None:
+    async def program(address: str) -> None:
+        async with Source("s", address, spool=tmp_path / "s") as source:
+            with pytest.raises(MissingKeys):
+                await source.send(BEGIN, 1.0)
+            assert source.accepted == 0
+
+    with tree(tmp_path / "tree") as running:
+        asyncio.run(program(running.address))
+
+
+def test_what_was_accepted_without_a_connection_is_sent_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def program(running: Tree) -> None:
+        async with Source("s", running.address, spool=tmp_path / "s") as source:
+            await source.send(BEGIN, 1.0)
+            assert (source.accepted, source.connected, source.warning) == (1, False, None)
+            await asyncio.to_thread(running.child, running.address)
+            async with asyncio.timeout(PATIENCE):
+                await source.flush()
+            warning = source.warning or ""
+            assert "(keyBy: key), but no event of this source has had a key" in warning
+            assert "what follows without a key is refused" in warning
+            assert [each.message for each in caplog.records].count("events without a key") == 1
+            with pytest.raises(MissingKeys):
+                await source.send(BEGIN + 1, 2.0)
+            await source.send(BEGIN + 1, 2.0, keys="a")
+            assert (source.accepted, source.warning) == (2, None)
+
+    with tree(tmp_path / "tree") as running:
+        running.running[-1].kill()
+        running.running[-1].wait()
+        asyncio.run(program(running))
+
+
+def test_a_query_that_is_added_later_does_not_stop_a_source_without_keys(tmp_path: Path) -> None:
+    query = tmp_path / "query.json"
+    query.write_text(json.dumps(QUERIES[1]))
+
+    async def program(running: Tree) -> None:
+        async with Source("s", running.address, spool=tmp_path / "s") as source:
+            await source.send(BEGIN, 1.0)
+            async with asyncio.timeout(PATIENCE):
+                await source.flush()
+            assert source.warning is None
+        done = CliRunner().invoke(main, ["query", "add", str(query), "--root", f"127.0.0.1:{running.above}"])
+        assert done.exit_code == 0, done.output
+        # Another process of the same source, which hears of the query at once.
+        async with Source("s", running.address, spool=tmp_path / "s") as source:
+            await connected(source)
+            await source.send(BEGIN + 1, 2.0)
+            assert source.warning is not None
+            assert "(keyBy: key)" in source.warning
+            assert "refused" not in source.warning
+        # One that comes anew has never worked.
+        async with Source("t", running.address, spool=tmp_path / "t") as source:
+            with pytest.raises(MissingKeys):
+                await source.send(BEGIN, 1.0)
+
+    with tree(tmp_path / "tree", expected=2, queries=PLAIN) as running:
+        asyncio.run(program(running))
+
+
+def test_a_spool_of_the_release_before_goes_on_without_keys(tmp_path: Path) -> None:
+    directory = tmp_path / "s"
+    with Spool.open(directory, limit_bytes=1 << 20) as spool:
+        spool.append(np.array([BEGIN]), np.ones(1))
+    given = {"format": 1, "name": "s", "site": "", "lateness": 0, "inputs": []}
+    (directory / "origin.json").write_text(json.dumps(given))
+
+    async def program(address: str) -> None:
+        async with Source("s", address, spool=directory) as source:
+            await connected(source)
+            await source.send(BEGIN + 1, 2.0)
+            assert source.accepted == 2
+            assert source.warning is not None
+
+    with tree(tmp_path / "tree") as running:
+        asyncio.run(program(running.address))

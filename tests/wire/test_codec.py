@@ -246,6 +246,16 @@ def test_a_number_that_nothing_can_have_is_refused(field: str, message: said.Mes
         codec.decode(envelope)
 
 
+def test_a_welcome_says_by_which_column_queries_compute() -> None:
+    codec, source = Codec(), str(SourceId("s", 1))
+    sent = said.Welcome("opening", source, 7, "c", "here:1", "machine")
+    envelope = codec.encode("root", "c", sent)
+    assert codec.decode(envelope) == sent
+    # A root of the release before does not say it.
+    envelope.welcome.ClearField("key_by")
+    assert codec.decode(envelope) == replace(sent, key_by="")
+
+
 PREFIX = Prefix(7, 60, {"o": {None: MarkState(2, 55)}}, frozenset({9}), "opening")
 
 

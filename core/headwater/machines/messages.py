@@ -142,7 +142,8 @@ class Challenge:
 class Welcome:
     """The opening is confirmed: the source is `source`, whose record 1 is the spool's `offset + 1`.
 
-    It is to be read by `child`, who is at `address`.
+    It is to be read by `child`, who is at `address`. `key_by` is the column by which queries compute; empty:
+    none does, or the root does not say.
     """
 
     opening: str
@@ -150,6 +151,7 @@ class Welcome:
     offset: int
     child: str
     address: str = ""
+    key_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,8 +336,7 @@ class RootMachine:
             held, child = self.openings.held(body.source), before[body.source]
             if held is not None and child is not None:
                 source = str(SourceId(body.source, held.incarnation))
-                address = self.members.address(body.child)
-                out.add(child, Welcome(held.opening, source, held.offset, body.child, address))
+                out.add(child, self._welcome(held.opening, source, held.offset, body.child))
         return out.sends
 
     def _assign(self, out: Outbox, *bodies: Assigned) -> None:
@@ -531,9 +530,11 @@ class RootMachine:
         source = self.engine.sources[str(SourceId(message.name, held.incarnation))]
         if source.idle and not source.retired and message.head - held.offset > source.position:
             self._commits.decide(Resumed(source.name))
-        child = self._child_of(message)
-        address = self.members.address(child)
-        out.add(sender, Welcome(message.opening, source.name, held.offset, child, address))
+        out.add(sender, self._welcome(message.opening, source.name, held.offset, self._child_of(message)))
+
+    def _welcome(self, opening: str, source: str, offset: int, child: str) -> Welcome:
+        address, key_by = self.members.address(child), self.engine.key_by
+        return Welcome(opening, source, offset, child, address, key_by)
 
     def _finishes(self, hello: Hello) -> bool:
         """Whether a source that is retired goes on as who it was, for lanes that are behind."""

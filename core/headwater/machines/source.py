@@ -115,6 +115,8 @@ class SourceMachine:
         self.assigned: tuple[str, str] | None = None
         # How often the root has said so.
         self.welcomes = 0
+        # The column by which queries compute, as the root says; empty: none does, or the root does not say.
+        self.key_by = ""
         self.avoid = ""
         self._failures = 0
         self._offset = 0
@@ -286,7 +288,7 @@ class SourceMachine:
 
     def _welcomed(self, message: Welcome) -> None:
         self.fenced, self._patience = None, self.settings.repeat
-        self.assigned = (message.child, message.address)
+        self.assigned, self.key_by = (message.child, message.address), message.key_by
         self.welcomes += 1
         self.spool.confirm(message.opening)
         # The same name behind another number: it is another root, which has lost its log.

@@ -45,6 +45,7 @@ class CsvReader(LineReader):
     def _read_header(self, line: bytes, number: int, offset: int) -> None:
         try:
             header = [column.strip() for column in _cells(text_of(line))]
+            self.fields = tuple(header)
             self._found = self.columns.found(header)
         except Wrong as wrong:
             raise BadRecord(self.name, "line", number, [wrong.problem], offset) from None

@@ -42,6 +42,8 @@ class Reader(Protocol):
 
     name: str
     unit: str
+    # What the input calls its columns, once it was looked into.
+    fields: tuple[str, ...]
     # The first of those that were passed over, and how many there were.
     skipped: list[BadRecord]
     skipped_count: int

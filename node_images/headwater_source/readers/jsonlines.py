@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from headwater.timeunits import TimeUnit
-from headwater_source.readers.lines import LineReader
+from headwater_source.readers.lines import Block, LineReader
 from headwater_source.readers.records import Columns, Raw, Wrong
 from headwater_source.readers.tables import Refused
 
@@ -26,6 +27,13 @@ class JsonReader(LineReader):
         super().__init__(name, chunks, columns, skip_bad=skip_bad, time_unit=time_unit)
         self._fields, self._names = list(columns.names), list(columns.names.values())
         self._as_text = False
+
+    def _begin(self, block: Block) -> Block:
+        if not self.fields:
+            with suppress(ValueError, RecursionError):
+                first = json.loads(block.data.lstrip().partition(b"\n")[0])
+                self.fields = tuple(first) if isinstance(first, dict) else ()
+        return block
 
     def _table(self, data: bytes) -> tuple[Any, dict[str, str]]:
         import pyarrow as pa

@@ -113,6 +113,8 @@ class RecordReader(ABC):
     ) -> None:
         self.name, self.columns, self._skip_bad = name, columns, skip_bad
         self.times = Times(name, time_unit)
+        # What the input calls its columns, once it was looked into; of JSON lines those of the first object.
+        self.fields: tuple[str, ...] = ()
         self.skipped: list[BadRecord] = []
         self.skipped_count = 0
         # Called once nothing more is read.

@@ -38,6 +38,7 @@ class TableReader(RecordReader):
         try:
             for batch in self._batches:
                 table = pa.Table.from_batches([batch])
+                self.fields = tuple(table.column_names)
                 try:
                     found = self.columns.found(table.column_names)
                 except Wrong as wrong:

@@ -212,20 +212,22 @@ class Challenge(_message.Message):
     def __init__(self, opening: _Optional[str] = ..., nonce: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("opening", "name", "incarnation", "offset", "child", "address")
+    __slots__ = ("opening", "name", "incarnation", "offset", "child", "address", "key_by")
     OPENING_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    KEY_BY_FIELD_NUMBER: _ClassVar[int]
     opening: str
     name: str
     incarnation: int
     offset: int
     child: str
     address: str
-    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., child: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    key_by: str
+    def __init__(self, opening: _Optional[str] = ..., name: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., child: _Optional[str] = ..., address: _Optional[str] = ..., key_by: _Optional[str] = ...) -> None: ...
 
 class Fenced(_message.Message):
     __slots__ = ("opening", "name", "reason", "quarantined")
