@@ -233,6 +233,8 @@ def run(
             if verify:
                 work.verify()
             if baseline:
+                # Known from the first moment in which it may be stopped.
+                summary.central = Central(problems=["it was ended before it was over"])
                 echo("the same events once more, every one forwarded to the root")
                 summary.central = _central(work, document, seconds or 10, events, log)
             summary.judge()
@@ -303,7 +305,6 @@ def _keep(work: Run, output: Path | None, *, partial: bool) -> None:
 
 def _central(work: Run, document: dict[str, Any], seconds: int, events: int | None, log: Path) -> Central:
     """The figures of the baseline, or why there are none."""
-    work.summary.central = Central(problems=["it was ended before it was over"])
     try:
         return asyncio.run(run_centrally(document, work.summary.widths[0], seconds, events, log))
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:

@@ -208,6 +208,26 @@ def test_a_baseline_that_loses_events_is_not_called_executed(monkeypatch: pytest
     assert "executed" not in screen.export_text()
 
 
+@pytest.mark.parametrize("by_hand, raised", [(True, KeyboardInterrupt), (False, asyncio.CancelledError)])
+def test_a_baseline_that_runs_tells_ctrl_c_from_sigterm(
+    monkeypatch: pytest.MonkeyPatch, by_hand: bool, raised: type[BaseException]
+) -> None:
+    class Stopped:
+        interrupted = by_hand
+
+        def __init__(self, *given: object, **options: object) -> None: ...
+
+        async def run(self, *, verify: bool) -> Summary:
+            # Its own handler of the signal has cancelled it.
+            raise asyncio.CancelledError
+
+        def clean(self) -> None: ...
+
+    monkeypatch.setattr(baseline, "Run", Stopped)
+    with pytest.raises(raised):
+        asyncio.run(baseline.run_centrally(manifests.read(FIRST), [1, 1], 1, None, None))
+
+
 def test_a_tree_of_punctuation_windows_alone_has_no_baseline() -> None:
     summary = Summary("press", 1, layers=[Layer("children", 1, 5, 0.5)], central=Central(left_out=["batch"]))
     summary.judge()
