@@ -15,10 +15,12 @@ WORKERS = 4
 # Those that take a minute and more, the longest first.
 LONG = (
     "test_the_root_as_a_spark_job_alone_and_with_executors",
+    "test_sources_flow_again_by_every_way_in",
     "test_sources_that_send_more_than_was_said_get_a_wider_tree",
     "test_another_authority_takes_over_while_data_flow",
     "test_a_tree_rests_and_wakes_beside_another",
     "test_a_tree_that_is_widened_and_narrowed_restarts_nobody_who_stays",
+    "test_sources_flow_again_when_all_children_are_replaced",
     "test_a_topology_gives_exact_windows",
 )
 
@@ -37,16 +39,21 @@ def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """The longest first, then other trees, then the verdicts on definitions, which take a moment each. Each
     worker is given two tests to begin with: the second one is short, since it waits for the first."""
     ordered = sorted(items, key=_turn)
-    count = min(WORKERS, sum(item.name in LONG for item in ordered))
+    count = min(WORKERS, sum(_name(item) in LONG for item in ordered))
     longest, others = ordered[:count], ordered[count:]
     short = others[len(others) - count :] if len(others) > 2 * count else []
     begin = [item for pair in zip(longest, short, strict=False) for item in pair]
     return begin + others[: len(others) - count] if begin else ordered
 
 
+def _name(item: pytest.Item) -> str:
+    """Without its parameters."""
+    return item.name.partition("[")[0]
+
+
 def _turn(item: pytest.Item) -> tuple[int, int]:
-    if item.name in LONG:
-        return 0, LONG.index(item.name)
+    if _name(item) in LONG:
+        return 0, LONG.index(_name(item))
     if item.get_closest_marker("alone") is not None:
         return 2, 0
     order = {"test_trees": 1, "test_definitions": 3}
