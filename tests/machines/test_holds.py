@@ -38,6 +38,7 @@ class Scene:
             self.members.apply(Assigned(SourceId.of(source.name).name, "c"))
         self.expected, self.now = expected or sources, START
         self.awaited: Awaited | None = None
+        self.idle_from: int | None = 0
         self.look()
 
     def look(self, *stalls: Stall, child: bool = True) -> None:
@@ -66,6 +67,7 @@ class Scene:
             START,
             self.now,
             self.awaited,
+            self.idle_from,
         )
 
 
@@ -194,3 +196,16 @@ def test_the_worst_ten_of_20000_sources_cost_milliseconds(capsys: pytest.Capture
         print(f"\n20,000 sources: {said}")
     # One look a second: a bound far above what it takes, and far below what would be felt.
     assert sorted(looks)[10] + sorted(finds)[10] < 0.25
+
+
+@pytest.mark.parametrize("idle_from, idle_at", [(0, 60), (90, 90), (None, None)])
+def test_nobody_is_said_to_be_declared_idle_before_the_root_does_so(
+    idle_from: int | None, idle_at: int | None
+) -> None:
+    """A root that has come back gives nobody up for some time, and none does before all are there."""
+    scene = Scene(1)
+    scene.idle_from = None if idle_from is None else START + idle_from * SECOND
+    scene.wait(20)
+    scene.look(Stall(name(0), Reason.SILENT, 20 * SECOND, 40 * SECOND))
+    ((hold,), _) = scene.holds()
+    assert hold.idle_at == (None if idle_at is None else START + idle_at * SECOND)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headwater.machines.members import Members
 from headwater.machines.movement import Movement
@@ -54,16 +54,21 @@ def find_holds(
     began: int,
     now: int,
     awaited: Awaited | None = None,
+    idle_from: int | None = 0,
 ) -> tuple[list[Hold], int]:
     """The worst of what windows wait for, at most `WORST`, and how many such things there are.
 
-    `source_of` gives a source by its code, `largest` is the newest event time and `began` when this process
-    began. Costs a pass over arrays, however many sources there are.
+    `source_of` gives a source by its code, `largest` is the newest event time, `began` when this process
+    began, and `idle_from` when the root declares a source idle at the earliest (None: not as things stand).
+    Costs a pass over arrays, however many sources there are.
     """
     found = [] if awaited is None else [_hold_of_expected(awaited, now)]
     codes, count = movement.slowest(WORST - len(found), now - PATIENCE)
     for code in codes:
-        found.append(_hold_of_source(source_of(code), movement, vitals, members, largest, began, now))
+        hold = _hold_of_source(source_of(code), movement, vitals, members, largest, began, now)
+        if hold.idle_at is not None:
+            hold = replace(hold, idle_at=None if idle_from is None else max(hold.idle_at, idle_from))
+        found.append(hold)
     return found, count + (awaited is not None)
 
 

@@ -167,8 +167,23 @@ class RootMachine:
             there = len(engine.sources)
             awaited = Awaited(there, self.expected, began if since is None else since, until)
         return find_holds(
-            self.movement, self.vitals, self.members, engine.source_of, engine.largest, began, now, awaited
+            self.movement,
+            self.vitals,
+            self.members,
+            engine.source_of,
+            engine.largest,
+            began,
+            now,
+            awaited,
+            self._idle_from,
         )
+
+    @property
+    def _idle_from(self) -> int | None:
+        """When a source is declared idle at the earliest; None: not before all are there."""
+        if not self.engine.started or (self._came_back and self._came_back_at is None):
+            return None
+        return self._came_back_at + self.settings.return_timeout if self._came_back_at is not None else 0
 
     @property
     def members(self) -> Members:
