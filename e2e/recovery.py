@@ -125,7 +125,8 @@ def _following(command: Sequence[str], progress: Progress) -> Iterator[subproces
 def _address(tree: Tree, expose: str) -> Iterator[str]:
     """Where devices outside of the cluster begin."""
     if expose == "hostPort":
-        yield f"{_edge()}:{names.TREE_PORT}"
+        # The machine of one of them may have none any more: devices are given several.
+        yield "ipv4:" + ",".join(f"{_machine(tier)}:{names.TREE_PORT}" for tier in HALLS[0])
     elif expose == "loadBalancer":
         with _balanced() as host:
             yield f"{host}:{names.TREE_PORT}"
@@ -133,7 +134,7 @@ def _address(tree: Tree, expose: str) -> Iterator[str]:
         with _forwarding(tree) as address:
             yield address
     else:
-        yield f"{_edge()}:{_ingest(tree)['spec']['ports'][0]['nodePort']}"
+        yield f"{_machine()}:{_ingest(tree)['spec']['ports'][0]['nodePort']}"
 
 
 def _ingest(tree: Tree) -> dict[str, Any]:
@@ -166,7 +167,7 @@ def _forwarding(tree: Tree) -> Iterator[str]:
 @contextmanager
 def _balanced() -> Iterator[str]:
     """The address of the balancer of all children, which a machine of the cluster leads on."""
-    subprocess.run(("ip", "route", "replace", f"{BALANCER}0/24", "via", _edge()), check=True)
+    subprocess.run(("ip", "route", "replace", f"{BALANCER}0/24", "via", _machine()), check=True)
     try:
         yield f"{BALANCER}1"
     finally:
@@ -212,8 +213,8 @@ class Balancers:
         )
 
 
-def _edge() -> str:
-    found = json.loads(kubectl("get", "nodes", "--selector", f"{TIER}=edge", "--output=json"))["items"][0]
+def _machine(tier: str = "edge") -> str:
+    found = json.loads(kubectl("get", "nodes", "--selector", f"{TIER}={tier}", "--output=json"))["items"][0]
     return next(str(one["address"]) for one in found["status"]["addresses"] if one["type"] == "InternalIP")
 
 

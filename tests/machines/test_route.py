@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.machines.route import Connect, Place, Route, Settings, Try
+from headwater.machines.route import KNOWN, Connect, Place, Route, Settings, Try
 
 FIRST = Place("", "service:7070")
 A, B = Place("a", "host-a:7070"), Place("b", "host-b:7070")
@@ -98,6 +98,20 @@ def test_a_child_that_can_be_reached_again_is_connected_to_if_it_is_assigned() -
     assert (route.peer, route.avoid) == ("a", "")
 
 
+def test_a_child_that_is_not_assigned_any_more_is_tried_no_more_often() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    route.decide(1)
+    route.on_tried(B, "", 1)
+    route.on_assigned("a", A.address)
+    tried = []
+    for now in range(2, 150):
+        if route.decide(now) == Try(B):
+            tried.append(now)
+            route.on_tried(B, "", now)
+    assert tried == [21, 61, 141]
+
+
 def test_another_child_at_the_address_of_the_assigned_one_is_not_that_child() -> None:
     route = at("a")
     route.on_assigned("b", FIRST.address)
@@ -180,3 +194,33 @@ def test_a_child_that_has_spoken_meanwhile_is_not_left() -> None:
     route.on_tried(FIRST, "b", 2)
     assert route.decide(2) is None
     assert route.peer == "a"
+
+
+def test_children_of_before_are_tried_where_nobody_else_answers() -> None:
+    """Of a device whose machine has no child any more, and whose child is gone."""
+    route = at("a")
+    route.on_assigned("b", B.address)
+    reached(route, B, 1)
+    route.on_assigned("a", FIRST.address)
+    reached(route, Place("a", FIRST.address), 2)
+    route.on_lost(3)
+    tried = []
+    for now in range(3, 30):
+        step = route.decide(now)
+        if isinstance(step, Try):
+            tried.append(step.place)
+            if step.place == B:
+                break
+            route.on_tried(step.place, "", now)
+    assert tried == [FIRST, B]
+    route.on_tried(B, "b", 30)
+    assert route.decide(30) == Connect(B)
+
+
+def test_as_many_children_are_remembered_as_are_of_use() -> None:
+    route = at("a")
+    for number in range(20):
+        route.on_assigned(f"c{number}", f"host-{number}:7070")
+    route.on_assigned("c19", "elsewhere:7070")
+    assert len(route._known) == KNOWN
+    assert route._known[:2] == [Place("c19", "elsewhere:7070"), Place("c18", "host-18:7070")]

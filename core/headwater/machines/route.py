@@ -48,6 +48,11 @@ class Settings:
     longest_pause: int = 120_000_000
 
 
+# So many children to which the source was assigned earlier are remembered, for when neither the first address
+# nor the assigned child answers.
+KNOWN = 8
+
+
 class Route:
     """The way of one source into the tree."""
 
@@ -60,6 +65,10 @@ class Route:
         self._since: int | None = None
         self._rounds = 0
         self._assigned: Place | None = None
+        # Where the children are, or were, to which it was assigned; the latest first.
+        self._known: list[Place] = []
+        # How many attempts to find another place have ended, without a connection between them.
+        self._searched = 0
         self._unreachable: Place | None = None
         # How often a place was found out of reach: each time the root is to hear of it.
         self.failures = 0
@@ -77,7 +86,8 @@ class Route:
 
     def on_connected(self, peer: str, now: int) -> None:
         """A child has answered on the present connection."""
-        self.peer, self._since, self._rounds, self._next_try = peer, now, 0, 0
+        self.peer, self._since = peer, now
+        self._rounds = self._next_try = self._searched = 0
         if peer == self.avoid:
             self._note_reachable()
 
@@ -93,6 +103,8 @@ class Route:
         anew, or has not heard yet: it is tried again after half of the pause.
         """
         self._assigned = Place(child, address) if child and address else None
+        if self._assigned is not None:
+            self._remember(self._assigned)
         if child != self.avoid:
             return
         if self._assigned != self._unreachable:
@@ -107,11 +119,12 @@ class Route:
             return
         self._trying = None
         self._next_try = now + self._settings.retry
+        self._searched += 1
         if peer and place.child in ("", peer):
             self._reached = place
             if place == self._unreachable:
                 self._note_reachable()
-        elif place.child:
+        elif place in (self._assigned, self._unreachable):
             self._note_unreachable(place, now)
 
     def decide(self, now: int, *, is_silent: bool = False) -> Connect | Try | None:
@@ -146,23 +159,38 @@ class Route:
         return None
 
     def _search(self, now: int) -> Connect | Try | None:
-        """Without a connection: the other place is tried beside the attempt under way."""
+        """Without a connection: other places are tried beside the attempt under way, one after the other."""
         settings, since = self._settings, self._since
-        other = self._assigned if self.place == self.first else self.first
         assert since is not None
         if now - since <= settings.patience:
             return None
-        if self.place.child and self.place != self._unreachable:
+        if self.place == self._assigned and self.place != self._unreachable:
             self._note_unreachable(self.place, now)
-        if other is None or (not self.place.child and other.address == self.place.address):
-            # Whoever answers there is welcome anyway.
+        others = self._others()
+        if not others:
             return None
         if now - since > min(settings.patience << min(self._rounds + 1, 16), settings.longest_patience):
             self._rounds += 1
-            return self._connect(other, now)
+            return self._connect(others[0], now)
         if self._trying is None and now >= self._next_try:
-            return self._try(other)
+            return self._try(others[self._searched % len(others)])
         return None
+
+    def _others(self) -> list[Place]:
+        """The places beside the present one where a child may answer: where it began and the assigned child,
+        then those of before."""
+        places = [self.first, *([] if self._assigned is None else [self._assigned]), *self._known]
+        here = self.place
+        return [
+            place
+            for place in dict.fromkeys(places)
+            # Where anybody is welcome it is not looked for somebody else.
+            if place != here and (here.child or place.address != here.address)
+        ]
+
+    def _remember(self, place: Place) -> None:
+        if self._known[:1] != [place]:
+            self._known = [place, *(each for each in self._known if each.child != place.child)][:KNOWN]
 
     def _try(self, place: Place) -> Try:
         self._trying = place
