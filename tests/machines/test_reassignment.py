@@ -170,6 +170,18 @@ def test_a_child_that_has_left_and_comes_back_has_its_sources_again() -> None:
     hall.assert_each_is_read_by_its_child()
 
 
+def test_a_child_that_has_left_leaves_nobody_more_than_it_takes() -> None:
+    hall = begun()
+    members = hall.machine.members
+    hall.there.remove("b")
+    hall.machine.step("b", Leave("b", members.generation("b")), hall.now)
+    # Nobody has room, and nobody says hello elsewhere yet: it may be back soon.
+    for _ in range(100):
+        hall.now += STEP
+        hall.machine.tick(hall.now)
+    assert len(members.sources_of("a")) == 3
+
+
 def test_a_child_that_is_reached_a_little_after_it_has_joined_has_its_sources_again() -> None:
     """The Service of a child has no address before the child is ready."""
     hall = begun()

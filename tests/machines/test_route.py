@@ -188,6 +188,26 @@ def test_a_child_that_does_not_answer_is_left_for_one_that_does() -> None:
     assert route.decide(3, is_silent=True) == Connect(FIRST)
 
 
+def test_a_silent_child_is_left_for_the_assigned_one_where_the_first_address_is_gone() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    route.decide(1)
+    route.on_tried(B, "", 1)
+    tried = []
+    for now in range(3, 12):
+        step = route.decide(now, is_silent=True)
+        if isinstance(step, Try):
+            tried.append(step.place)
+            route.on_tried(step.place, "", now)
+    assert {*tried} == {FIRST, B}
+    while not isinstance(step := route.decide(now, is_silent=True), Try) or step.place != B:
+        now += 1
+        if isinstance(step, Try):
+            route.on_tried(step.place, "", now)
+    route.on_tried(B, "b", now)
+    assert route.decide(now, is_silent=True) == Connect(B)
+
+
 def test_a_child_that_has_spoken_meanwhile_is_not_left() -> None:
     route = at("a")
     assert route.decide(1, is_silent=True) == Try(FIRST)

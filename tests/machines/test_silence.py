@@ -47,7 +47,7 @@ def test_being_assigned_again_gives_nobody_longer() -> None:
 
 
 def test_a_source_that_was_heard_before_it_was_assigned_has_the_bound() -> None:
-    silence = Silence(30, grace=60)
+    silence = Silence(30, grace=60, recent=4)
     silence.on_heard("s", 5)
     silence.assign(["s"], 8)
     assert list(silence.quiet(35)) == []
@@ -55,16 +55,16 @@ def test_a_source_that_was_heard_before_it_was_assigned_has_the_bound() -> None:
 
 
 def test_a_source_that_was_heard_long_before_it_was_assigned_is_new() -> None:
-    silence = Silence(30, grace=60)
+    """It may have been cut off elsewhere since."""
+    silence = Silence(5, grace=60, recent=4)
     silence.on_heard("s", 5)
-    silence.assign([], 70)
-    silence.assign(["s"], 71)
-    assert list(silence.quiet(131)) == []
-    assert list(silence.quiet(132)) == ["s"]
+    silence.assign(["s"], 15)
+    assert list(silence.quiet(75)) == []
+    assert list(silence.quiet(76)) == ["s"]
 
 
 def test_what_was_heard_before_an_interruption_does_not_count() -> None:
-    silence = Silence(30, grace=60)
+    silence = Silence(30, grace=60, recent=4)
     silence.on_heard("s", 5)
     silence.restart(6)
     silence.assign(["s"], 7)

@@ -58,11 +58,12 @@ class Dealing:
         found: dict[str, str] = {}
         for child in members.readers:
             planned = members.planned.get(child)
-            # One that has left reads nobody, whatever it may read when it comes back.
+            ends = planned is None or planned.capacity <= 0
+            # One that has left reads nobody, but it may be back soon: where there is room for its sources.
             capacity = 0.0 if planned is None or not members.is_live(child) else planned.capacity
             move = None
-            if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or capacity <= 0):
-                move = self._move(child, capacity, loads, now)
+            if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or ends):
+                move = self._move(child, loads, now, ends=ends)
             if move is not None:
                 source, to = move
                 found[source] = to
@@ -86,9 +87,9 @@ class Dealing:
         self._turns = members.turns
 
     def _move(
-        self, child: str, capacity: float, loads: Mapping[str, float], now: int
+        self, child: str, loads: Mapping[str, float], now: int, *, ends: bool
     ) -> tuple[str, str] | None:
-        """A source of a child, and who is to read it."""
+        """A source of a child, and who is to read it; `ends`: the child is to have none."""
         # Of sources that send as much and can reach the same children, one is like the other.
         tried: set[tuple[float, frozenset[str]]] = set()
         for source in self._state.members.sources_of(child):
@@ -98,14 +99,14 @@ class Dealing:
                 continue
             tried.add((weight, unreachable))
             to = self._roomiest(weight, unreachable | {child}, loads)
-            if to is None and capacity <= 0:
+            if to is None and ends:
                 # Its child ends in any case: it is to find another one, wherever that is.
                 to = self._roomiest(weight, {child}, loads)
             if to is None:
                 continue
             # Off a child that is to have none at any rate; else only where there is room for it.
             room = self._state.members.planned[to].capacity - loads.get(to, 0.0)
-            if capacity <= 0 or weight <= room * (1 + SLACK):
+            if ends or weight <= room * (1 + SLACK):
                 return source, to
         return None
 

@@ -64,7 +64,7 @@ class NodeMachine:
         self._holding = Holding()
         self._room = Room(settings, self._holding)
         self._upwards = Upwards(name, parent, settings, self._holding)
-        self._silence = Silence(settings.silence)
+        self._silence = Silence(settings.silence, recent=2 * settings.repeat)
         self._below = Below(settings, self._holding, self._room, self._upwards, self._silence, child)
         # When it registered last, and when it looked what is to be forgotten.
         self._said = self._looked = 0

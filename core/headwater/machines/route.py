@@ -151,7 +151,10 @@ class Route:
         if self._trying is not None:
             return None
         if is_silent:
-            return self._try(self.first) if now >= self._next_try else None
+            # Also where it began: an address may lead to another child by now.
+            places = [self.first, *(each for each in self._others() if each.child != self.peer)]
+            places = list(dict.fromkeys(places))
+            return self._try(places[self._searched % len(places)]) if now >= self._next_try else None
         if unreachable is not None and now >= self._retry_at:
             return self._try(unreachable)
         if assigned is not None and assigned.child not in (self.peer, self.avoid):

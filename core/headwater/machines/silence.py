@@ -12,15 +12,16 @@ class Silence:
     tree, may still look for its way: it has `grace` for that, if that is longer.
     """
 
-    def __init__(self, bound: int, grace: int = 0) -> None:
-        """Both in microseconds of the caller's clock."""
+    def __init__(self, bound: int, grace: int = 0, recent: int = 0) -> None:
+        """In microseconds of the caller's clock; `recent` is for how long records count that came before the
+        source was known to be assigned here."""
         self.grace = grace
-        self._bound = bound
+        self._bound, self._recent = bound, recent
         self._heard: dict[str, int] = {}
         # Of these nothing was heard yet.
         self._awaited: set[str] = set()
-        # When others were last heard: one that says hello here is assigned a moment later, and may have said
-        # everything by then.
+        # When others were last heard: this child learns of an assignment a moment after the source does,
+        # which may have sent everything by then.
         self._strangers: dict[str, int] = {}
 
     @property
@@ -30,6 +31,8 @@ class Silence:
     def assign(self, sources: Iterable[str], now: int) -> None:
         """Read these from now on; the silence of others than before counts from here on."""
         before, self._heard = self._heard, {}
+        oldest = now - self._recent
+        self._strangers = {name: heard for name, heard in self._strangers.items() if heard >= oldest}
         for name in sources:
             if name in before:
                 self._heard[name] = before[name]
@@ -39,12 +42,7 @@ class Silence:
                 self._heard[name] = now
                 self._awaited.add(name)
         self._awaited &= self._heard.keys()
-        oldest = now - max(self._bound, self.grace)
-        self._strangers = {
-            name: heard
-            for name, heard in self._strangers.items()
-            if heard >= oldest and name not in self._heard
-        }
+        self._strangers = {name: at for name, at in self._strangers.items() if name not in self._heard}
 
     def on_heard(self, name: str, now: int) -> None:
         if name in self._heard:
