@@ -48,6 +48,10 @@ class Flood:
     base: int = 0
     head: int = KEYS
 
+    @property
+    def counted(self) -> int:
+        return self.base
+
     def read(self, after: int, limit: int) -> Batch | None:
         rows = min(limit, self.head - after)
         if not rows:

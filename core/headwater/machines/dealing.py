@@ -58,12 +58,10 @@ class Dealing:
         found: dict[str, str] = {}
         for child in members.readers:
             planned = members.planned.get(child)
-            ends = planned is None or planned.capacity <= 0
-            # One that has left reads nobody, but it may be back soon: where there is room for its sources.
-            capacity = 0.0 if planned is None or not members.is_live(child) else planned.capacity
+            capacity = 0.0 if planned is None else planned.capacity
             move = None
-            if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or ends):
-                move = self._move(child, loads, now, ends=ends)
+            if loads.get(child, 0.0) > capacity * (1 + SLACK) and (room or capacity <= 0):
+                move = self._move(child, loads, now, ends=capacity <= 0)
             if move is not None:
                 source, to = move
                 found[source] = to
