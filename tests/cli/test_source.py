@@ -53,7 +53,7 @@ def sent(running: Tree, directory: Path, name: str, *ts: int) -> None:
 
     async def send() -> None:
         async with Source(name, running.address, spool=directory / name) as source, asyncio.timeout(PATIENCE):
-            await source.send(np.array(ts) + BEGIN, np.ones(len(ts)))
+            await source.send(np.array(ts) + BEGIN, np.ones(len(ts)), keys="k")
             await source.flush()
 
     asyncio.run(send())
@@ -83,7 +83,7 @@ def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path)
         async with Source("s", running.address, spool=tmp_path / "s") as source:
             # The second one lies in a future that is too far: the child does not read on.
             future = time.time_ns() // 1_000 + 30 * 86_400 * SECOND
-            await source.send([BEGIN, future, BEGIN + 2], [1.0, 2.0, 4.0])
+            await source.send([BEGIN, future, BEGIN + 2], [1.0, 2.0, 4.0], keys="k")
             await asyncio.to_thread(
                 until, lambda: said(running, "status")["totals"]["counted"] == 1, "the first is not counted"
             )
