@@ -82,6 +82,17 @@ def test_a_time_that_is_not_known_is_missing(results: Results, package: str) -> 
     assert [each.first_time for each in results if each.query == "lots"] == [None]
 
 
+def test_a_count_window_that_was_closed_without_times_has_ranks(results: Results) -> None:
+    for block in results.blocks:
+        # As in a state of a release before.
+        block.first_time = block.last_time = None
+    (found,) = (each for each in results if each.query == "lots")
+    assert (found.measure, found.first_time, found.last_time) == ("count", None, None)
+    columns = results.columns("lots")
+    assert (columns["first_time"].tolist(), columns["last_time"].tolist()) == ([None], [None])
+    assert "first_time" not in results.columns("trend")
+
+
 def test_without_a_name_there_must_be_one_query(results: Results) -> None:
     with pytest.raises(Invalid, match=r"query: is missing, and there are several \(trend, lots\); name one"):
         results.to_pandas()
@@ -101,10 +112,12 @@ def test_a_query_that_is_not_known_is_refused(results: Results, package: str) ->
 def test_a_query_without_windows_is_an_empty_table(package: str) -> None:
     empty: dict[str, list[Any]] = {"ts": [], "value": [], "machine": []}
     results = aggregate(empty, [TREND, LOTS])
-    for query, column in (("trend", "start"), ("lots", "first_rank")):
+    ranked = ["site", "key", "first_rank", "last_rank", "first_time", "last_time"]
+    for query, fixed in (("trend", ["site", "key", "start", "end"]), ("lots", ranked)):
         table = getattr(results, f"to_{package}")(query)
         assert len(table) == 0
-        assert column in (table.column_names if package == "arrow" else table.columns)
+        # The columns of bounds do not come with the first window.
+        assert list(table.column_names if package == "arrow" else table.columns) == [*fixed, "count"]
     root = Root([TREND, LOTS], expected=1)
     assert len(getattr(root.take(), f"to_{package}")("lots")) == 0
     assert len(getattr(aggregate(empty, TREND), f"to_{package}")()) == 0

@@ -10,12 +10,15 @@ import pytest
 from headwater import oracle
 from headwater.aggregates import UserDefined
 from headwater.events import Batch
+from headwater.merging.closed import Closed, joined
 from headwater.merging.keyed import KeyedTimeline
+from headwater.merging.ranktimes import RankTimes
 from headwater.merging.timeline import BLOCK, Timeline
 from headwater.operators import Max, Moments, SumCount
 from headwater.queries import Query
 from headwater.results import Result
 from headwater.root import Root
+from headwater.rows import TS_MIN, Rows
 from headwater.verification import differences, spec_of
 from headwater.windows import Session, Sliding, Tumbling
 from tests.harness import rows_of
@@ -155,3 +158,29 @@ def test_an_invertible_function_moves_on_by_what_enters_and_what_leaves() -> Non
     assert windows["coarse"] > 300
     # Each slice enters and leaves each window once; the first windows add up what they hold.
     assert calls["combine"] + calls["invert"] < 2 * (2 * 3_000 + 900)
+
+
+def test_times_of_windows_stay_with_their_rows_beside_a_chunk_without_times() -> None:
+    def closed(start: int, *times: int) -> Closed:
+        column = np.array(times) if times else None
+        starts = np.array([start, start + 2])
+        return Closed(np.zeros(2, int), np.zeros(2, int), starts, starts + 2, [], column, column)
+
+    # A release before closed the first chunk.
+    found = joined([], [closed(0), closed(4, 40, 60)])
+    for times in (found.first, found.last):
+        assert times is not None
+        assert times.tolist() == [TS_MIN, TS_MIN, 40, 60]
+    assert found.start.tolist() == [0, 2, 4, 6]
+    neither = joined([], [closed(0), closed(4)])
+    assert (neither.first, neither.last) == (None, None)
+
+
+def test_times_of_ranks_that_a_release_before_has_counted_are_not_known() -> None:
+    start, end = np.array([0, 4]), np.array([4, 8])
+    times = RankTimes(known_from=8)
+    assert [column.tolist() for column in times.between(start, end)] == [[TS_MIN, TS_MIN]] * 2
+    # The last event of the second window is the first one with a time.
+    times = RankTimes(known_from=7)
+    times.add_one(4, Rows(np.array([70]), np.array([1.0]), 0, 0, in_order=True))
+    assert [column.tolist() for column in times.between(start, end)] == [[TS_MIN, TS_MIN], [TS_MIN, 70]]

@@ -241,7 +241,7 @@ def run(
             if svg is not None:
                 _save(svg, work.picture(whole=True), summary)
     except (KeyboardInterrupt, asyncio.CancelledError) as stopped:
-        _keep(work, output, partial=True)
+        _keep(work, output, partial=not is_over)
         if is_over:
             work.summary.judge()
         if as_lines:
@@ -252,7 +252,7 @@ def run(
         by_hand = work.interrupted or isinstance(stopped, KeyboardInterrupt)
         sys.exit(STOPPED if by_hand else TERMINATED)
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
-        _keep(work, output, partial=True)
+        _keep(work, output, partial=not is_over)
         kept = ""
         if work.summary.output is not None:
             kept = f"; what came out before is in {output}" if work.summary.output_is_partial else ""
@@ -304,11 +304,14 @@ def _keep(work: Run, output: Path | None, *, partial: bool) -> None:
 
 
 def _central(work: Run, document: dict[str, Any], seconds: int, events: int | None, log: Path) -> Central:
-    """The figures of the baseline, or why there are none."""
+    """The figures of the baseline, or why there are none; in a block of `_cancelled_by_sigterm`."""
     try:
         return asyncio.run(run_centrally(document, work.summary.widths[0], seconds, events, log))
     except (RuntimeError, TimeoutError, HeadwaterError, OSError) as error:
         return Central(problems=[_sentence(error) + logfiles.last_problem(log)])
+    finally:
+        # The loop has a handler of its own, and leaves none when it closes.
+        signal.signal(signal.SIGTERM, _cancel)
 
 
 def _check_size(work: Run) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 
 from headwater.queries import Query
 from headwater.windows import is_count
@@ -30,6 +31,8 @@ _RESULTS = (LINES, TABLE, COLUMNS, QUERIES)
 _UNFINISHED = ".new"
 # A file of an outbox: the position and the epoch.
 _OF_OUTBOX = re.compile(r"\d+-\d+")
+# What tells a file from another one of the same name: device and inode.
+_FileId: TypeAlias = tuple[int, int]
 _FIXED = (
     "query",
     "incarnation",
@@ -171,31 +174,48 @@ class ResultFiles:
     def __init__(self, directory: Path) -> None:
         """Raises `NoResultFiles` where none are."""
         self._at = _found(directory)
-        # By file that grows, how far it was read; of an outbox, the positions that were read.
-        self._read: dict[str, int] = {}
+        self._queries = directory / QUERIES
+        # By file that grows, which file it was and how far it was read; of an outbox, the positions that
+        # were read.
+        self._read: dict[str, tuple[_FileId, int]] = {}
         self._positions: set[str] = set()
-        known: dict[str, dict[str, Any]] = {}
-        if (path := directory / QUERIES).is_file():
-            known = json.loads(path.read_text(encoding="utf-8"))
-        self.keys: dict[str, str | None] = {name: each["keyBy"] for name, each in known.items()}
-        self.counts = {name for name, each in known.items() if each["counts"]}
+        # How queries call their key, and which of them have count windows.
+        self.keys: dict[str, str | None] = {}
+        self.counts: set[str] = set()
+        self._read_queries()
 
     def fresh(self) -> Iterator[dict[str, Any]]:
         """The results that were not read yet, in the order in which they came."""
         for path in self._growing():
-            begin = self._read.get(path.name, 0)
             try:
                 with path.open("rb") as file:
+                    begin = self._offset_in(path.name, file)
                     file.seek(begin)
                     data = file.read()
+                    id = _file_id(file)
             except FileNotFoundError:
-                # A run that begins anew has removed it since it was listed.
+                # Somebody has removed it since it was listed.
                 continue
+            if begin == 0:
+                # `write` replaces the queries before the lines, so they are at least as new.
+                self._read_queries()
             # The last line may still be written.
             whole = data[: data.rfind(b"\n") + 1]
-            self._read[path.name] = begin + len(whole)
+            self._read[path.name] = id, begin + len(whole)
             yield from resultlines.decode(whole)
         yield from self._fresh_of_outbox()
+
+    def _read_queries(self) -> None:
+        if self._queries.is_file():
+            known = json.loads(self._queries.read_text(encoding="utf-8"))
+            self.keys = {name: each["keyBy"] for name, each in known.items()}
+            self.counts = {name for name, each in known.items() if each["counts"]}
+
+    def _offset_in(self, name: str, file: BinaryIO) -> int:
+        """How far a file was read; 0 where another file has taken its name, or it was cut."""
+        id, offset = self._read.get(name, (None, 0))
+        is_same = id == _file_id(file) and os.fstat(file.fileno()).st_size >= offset
+        return offset if is_same else 0
 
     def _growing(self) -> list[Path]:
         """Files of JSON lines."""
@@ -221,6 +241,11 @@ class ResultFiles:
                 continue
             self._positions.add(position)
             yield from resultlines.decode(data)
+
+
+def _file_id(file: BinaryIO) -> _FileId:
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino
 
 
 def _found(directory: Path) -> Path:

@@ -58,16 +58,16 @@ def results(
         raise click.UsageError("--follow writes lines; give --format table or json")
     try:
         files = ResultFiles(directory)
-        wanted = _Wanted(queries, keys, since, files.counts)
+        wanted = _Wanted(queries, keys, since, files)
         rows = wanted.of(files.fresh())
         _refuse_unknown(queries, files)
-        table = ResultTable(format, files.keys, files.counts)
-        table.write(rows)
+        ResultTable(format, files.keys, files.counts).write(rows)
         while follow:
             sleep(LOOK)
             fresh = wanted.of(files.fresh())
+            # A run that has written the directory again may have had other queries.
             if format == "json":
-                table.write(fresh)
+                ResultTable(format, files.keys, files.counts).write(fresh)
             else:
                 lines = WindowLines(files.keys, files.counts)
                 for row in fresh:
@@ -85,9 +85,9 @@ class _Wanted:
     """Which results are asked for; says once of each query that its windows have no times to compare."""
 
     def __init__(
-        self, queries: Iterable[str], keys: Iterable[str], since: int | None, counts: Iterable[str]
+        self, queries: Iterable[str], keys: Iterable[str], since: int | None, files: ResultFiles
     ) -> None:
-        self._queries, self._keys, self._since, self._counts = set(queries), set(keys), since, set(counts)
+        self._queries, self._keys, self._since, self._files = set(queries), set(keys), since, files
         self._warned: set[str] = set()
 
     def of(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class _Wanted:
     def _is_since(self, row: Mapping[str, Any]) -> bool:
         if self._since is None:
             return True
-        bounds = bounds_of(row, self._counts)
+        bounds = bounds_of(row, self._files.counts)
         if bounds.last is not None:
             # The last event of a count window is in it; the end of another window is not.
             return bounds.last >= self._since if bounds.measure == "count" else bounds.last > self._since

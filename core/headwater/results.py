@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -138,6 +139,7 @@ class Block:
             self.end.tolist(),
             self.count.tolist(),
         )
+        ranked = {place for place in set(fixed[0]) if is_count(self.queries[place].window)}
         for row, (query, code, start, end, count) in enumerate(zip(*fixed, strict=True)):
             site, key = self.names[code]
             if count:
@@ -145,7 +147,8 @@ class Block:
             else:
                 values = {name: OF_NOTHING.get(name) for name in columns}
             ordinal = None if self.ordinal is None else int(self.ordinal[row])
-            measure: Measure = "time" if self.first_time is None else "count"
+            # Not by the times: a release before has closed count windows without them.
+            measure: Measure = "count" if query in ranked else "time"
             order = (end, query, site.encode(), (key or "").encode(), start, ordinal or 0)
             yield (
                 order,
@@ -311,7 +314,7 @@ class Results:
             table["ordinal"] = _stacked(
                 [np.full(len(part), -1) if part.ordinal is None else part.ordinal for part in parts]
             )
-        if any(part.first_time is not None for part in parts):
+        if self._is_ranked(query, parts):
             for name in _TIMES:
                 given = [getattr(part, name) for part in parts]
                 table[name] = _known_times(
@@ -327,6 +330,12 @@ class Results:
             table[name] = np.concatenate([part.filled(name) for part in parts])
         table["count"] = count
         return {name: column[order] for name, column in table.items()}
+
+    def _is_ranked(self, query: str, parts: Sequence[Block]) -> bool:
+        """Whether a query has count windows, also while none of them is there."""
+        known = (each for each in self._known or () if each.id == query)
+        used = (part.queries[place] for part in parts for place in np.unique(part.query).tolist())
+        return any(is_count(each.window) for each in chain(known, used))
 
     def __repr__(self) -> str:
         return f"<{len(self)} results>"

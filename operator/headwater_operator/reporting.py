@@ -30,12 +30,12 @@ WORST, MESSAGE = 10, 4_096
 LIVE = ("sources", "rate", "lag", "busiest")
 # Seconds from one writing of live numbers to the next, and while the watermark stands still.
 SPACING, STALLED_SPACING = 30.0, 5.0
-# Reasons whose messages are made of counts, which change all the time as well; and what follows the message
-# of another reason where windows wait beside that.
-COUNTING = ("FewSources", "NoSources", "SourcesNotAssigned", "WatermarkStalled", "WindowsWait")
-ALSO = "; also: "
-# Seconds for which far fewer sources than expected may be there.
-SHORT = 10.0
+# Reasons whose messages are made of counts, which change all the time as well.
+REASONS_WITH_COUNTS = ("FewSources", "NoSources", "SourcesNotAssigned", "WatermarkStalled", "WindowsWait")
+# Stands between the message of the worst fault and what else is wrong with sources or the watermark.
+SECONDARY_SEPARATOR = "; also: "
+# Seconds after which far fewer live sources than expected are a fault.
+FEW_SOURCES_AFTER = 10.0
 # A node of which the root has heard nothing for so many seconds is told of; they speak every two seconds.
 SILENT = 10.0
 # Sums of rates that are equal may differ by so much.
@@ -250,7 +250,7 @@ def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) 
     if seconds >= STALLED_SPACING and before.get("conditions") != after["conditions"]:
         return True
     stalled = any(
-        each["reason"] in ("NoSources", "WatermarkStalled") or ALSO in each["message"]
+        each["reason"] in ("NoSources", "WatermarkStalled") or SECONDARY_SEPARATOR in each["message"]
         for each in after["conditions"]
     )
     spacing = STALLED_SPACING if stalled else SPACING
@@ -261,10 +261,17 @@ def _lasting(status: Mapping[str, Any]) -> Status:
     """What is written as soon as it changes: all but live numbers and messages that are made of them."""
     found = {name: value for name, value in status.items() if name not in LIVE}
     found["conditions"] = [
-        {**each, "message": "" if each["reason"] in COUNTING else each["message"].partition(ALSO)[:2]}
-        for each in status.get("conditions") or ()
+        {**each, "message": _lasting_part(each)} for each in status.get("conditions") or ()
     ]
     return found
+
+
+def _lasting_part(condition: Mapping[str, Any]) -> str:
+    """The message of a condition up to where counts and times begin that change all the time."""
+    if condition["reason"] in REASONS_WITH_COUNTS:
+        return ""
+    lasting, separator, _ = condition["message"].partition(SECONDARY_SEPARATOR)
+    return str(lasting + separator)
 
 
 def conditions(report: Report, before: Iterable[Mapping[str, Any]], now: str) -> list[Status]:
@@ -294,10 +301,11 @@ def conditions(report: Report, before: Iterable[Mapping[str, Any]], now: str) ->
     return found
 
 
-Told = tuple[bool, str, str]
+# Whether a condition holds, its reason and its message.
+Finding = tuple[bool, str, str]
 
 
-def _planned(report: Report) -> Told:
+def _planned(report: Report) -> Finding:
     if report.problem is not None:
         reason = "NoPlan" if isinstance(report.problem, InvalidPlan) else "InvalidSpec"
         return False, reason, listed(report.problem.problems)
@@ -311,7 +319,7 @@ def _planned(report: Report) -> Told:
     return True, "Planned", f"{widths}: {sum(report.widths)} nodes for {report.expected} sources{notes}"
 
 
-def _progressing(report: Report) -> Told:
+def _progressing(report: Report) -> Finding:
     if report.paused:
         return False, "Paused", f"the annotation {names.PAUSE} is there: nothing is changed until it goes"
     if report.suspended:
@@ -352,7 +360,7 @@ def _progressing(report: Report) -> Told:
     return False, "Settled", "all nodes are there, and the root has told them who sends to whom"
 
 
-def _is_ready(report: Report) -> Told:
+def _is_ready(report: Report) -> Finding:
     root = report.observed.root
     if report.suspended:
         return False, "Suspended", "spec.suspend is set"
@@ -374,23 +382,23 @@ def _is_ready(report: Report) -> Told:
     return True, "Committing", said
 
 
-def _degraded(report: Report) -> Told:
-    """The worst that is wrong; and what windows wait for, whatever else is wrong."""
-    few, stalled = _few(report), "" if report.suspended else _stalled(report, 1)
-    found = _fault(report) or few
-    if found is None and stalled:
-        return True, "WatermarkStalled", _stalled(report, WORST)
-    if found is None:
-        return _slight_fault(report) or (False, "AsPlanned", "nothing is wrong that is known of")
-    _, reason, said = found
-    more = [few[2]] if few is not None and few is not found else []
-    more += [stalled] if stalled else []
-    beside = ALSO + "; ".join(more) if more else ""
-    return True, reason, cut(said, MESSAGE - len(beside.encode())) + beside
+def _degraded(report: Report) -> Finding:
+    """The worst fault. Its message also says what windows wait for, whatever the fault is."""
+    shortage, stall = _find_source_shortage(report), "" if report.suspended else _format_stall(report, 1)
+    worst = _find_urgent_fault(report) or shortage
+    if worst is None and stall:
+        return True, "WatermarkStalled", _format_stall(report, WORST)
+    if worst is None:
+        return _find_minor_fault(report) or (False, "AsPlanned", "nothing is wrong that is known of")
+    _, reason, message = worst
+    secondary = [shortage[2]] if shortage is not None and shortage is not worst else []
+    secondary += [stall] if stall else []
+    suffix = SECONDARY_SEPARATOR + "; ".join(secondary) if secondary else ""
+    return True, reason, cut(message, MESSAGE - len(suffix.encode())) + suffix
 
 
-def _fault(report: Report) -> Told | None:
-    """What somebody has to see to first."""
+def _find_urgent_fault(report: Report) -> Finding | None:
+    """The first fault that somebody has to repair, before sources and the watermark are looked at."""
     if report.parting:
         # Whatever else is wrong, this cannot be made good when the root's pod has ended.
         return True, "ClaimDeleted", report.parting
@@ -433,8 +441,8 @@ def _fault(report: Report) -> Told | None:
     return None
 
 
-def _slight_fault(report: Report) -> Told | None:
-    """What somebody has to see to where windows do not wait."""
+def _find_minor_fault(report: Report) -> Finding | None:
+    """A fault that is reported only where nothing is worse and no window waits."""
     if report.differing:
         return True, "ClaimDiffers", "; ".join(report.differing)
     if report.hindrance:
@@ -445,12 +453,12 @@ def _slight_fault(report: Report) -> Told | None:
     return None
 
 
-def _few(report: Report) -> Told | None:
-    """Whether far fewer sources than expected have been live for too long."""
+def _find_source_shortage(report: Report) -> Finding | None:
+    """NoSources or FewSources, once too few sources have been live for `FEW_SOURCES_AFTER`."""
     root = report.observed.root
     if root is None or report.suspended:
         return None
-    if not root.HasField("short_for") or root.short_for / SECOND < SHORT:
+    if not root.HasField("short_for") or root.short_for / SECOND < FEW_SOURCES_AFTER:
         return None
     totals = root.totals
     came = f"{totals.sources} came so far, {totals.idle} are idle, {totals.retired} are retired"
@@ -459,8 +467,8 @@ def _few(report: Report) -> Told | None:
     return True, "FewSources", f"{root.live} of {report.expected} expected sources are live: {came}"
 
 
-def _stalled(report: Report, count: int) -> str:
-    """What windows have waited for too long, so many of the worst; empty: nothing."""
+def _format_stall(report: Report, count: int) -> str:
+    """Says that the watermark stands still and names at most `count` holds; empty if it is not stalled."""
     root = report.observed.root
     if root is None or not report.stalled:
         return ""
@@ -514,7 +522,7 @@ def _failing(report: Report) -> list[tuple[str, str, str]]:
     return [(id, *pod.why) for id, pod in pods if pod is not None and pod.why[0] in FAILING]
 
 
-def _halted(report: Report) -> Told | None:
+def _halted(report: Report) -> Finding | None:
     """Why the root cannot go on, if it cannot."""
     root = names.root(report.topology)
     # On a machine that is lost it goes after five minutes, and stays so.

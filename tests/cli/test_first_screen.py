@@ -268,6 +268,56 @@ def test_a_baseline_that_is_stopped_leaves_the_run(
     assert f"results: {tmp_path}/kept  (" in shown
 
 
+def test_whole_results_stay_whole_when_their_writing_is_interrupted(
+    tmp_path: Path, short: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, calls = resultfiles.write, []
+
+    def interrupt_first(*given: Any) -> list[str]:
+        calls.append(given)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return write(*given)
+
+    monkeypatch.setattr(resultfiles, "write", interrupt_first)
+    command = [each for each in short if each != "--baseline"]
+    done = CliRunner().invoke(main, [*command, "--json"])
+    assert done.exit_code == 130, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["output"], summary["output_is_partial"]) == (str(tmp_path / "kept"), False)
+    assert len(list(decode((tmp_path / "kept" / "results.jsonl").read_bytes()))) == summary["windows"]
+
+
+def test_sigterm_after_the_baseline_ends_the_run_in_order(
+    tmp_path: Path, short: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def finish(*given: object) -> Central:
+        # As Run.run does: the handler goes with the loop.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: None)
+        return Central(windows=1)
+
+    def terminate(*given: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "SIGTERM would kill this process"
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    directories: list[Path] = []
+    clean = Run.clean
+
+    def clean_and_note(run: Run) -> None:
+        clean(run)
+        directories.append(run.directory)
+
+    monkeypatch.setattr(launch, "run_centrally", finish)
+    monkeypatch.setattr(launch, "_save", terminate)
+    monkeypatch.setattr(Run, "clean", clean_and_note)
+    done = CliRunner().invoke(main, [*short, "--json", "--svg", str(tmp_path / "run.svg")])
+    assert done.exit_code == 143, done.output
+    summary = json.loads(done.stdout)
+    assert (summary["output"], summary["output_is_partial"]) == (str(tmp_path / "kept"), False)
+    assert directories
+    assert not any(directory.exists() for directory in directories)
+
+
 def test_a_run_that_is_stopped_keeps_the_results_that_came_out(tmp_path: Path, short: list[str]) -> None:
     endless = [each for each in short if each != "--baseline"]
     endless[endless.index("--seconds") + 1] = "600"

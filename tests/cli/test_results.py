@@ -198,6 +198,49 @@ def test_following_reads_what_comes(tmp_path: Path) -> None:
             reading.kill()
 
 
+def test_following_reads_what_another_run_writes_in_place_of_the_results(kept: Path) -> None:
+    files = resultfiles.ResultFiles(kept)
+    assert len(list(files.fresh())) == 6
+    # Fewer lines, as many, and more: a byte offset alone says nothing of any of them.
+    for size in (1, 6, 9):
+        queries = [Query(f"levels-{size}", Tumbling("10s"), "sum", key_by="tank")]
+        events = {"ts": [START + n * 10_000_000 for n in range(size)], "value": [1.0] * size}
+        found = encode(aggregate_table({**events, "tank": ["north"] * size}, queries))
+        resultfiles.write(kept, [found], queries)
+        assert [row["query"] for row in files.fresh()] == [f"levels-{size}"] * size
+        assert (files.keys, files.counts) == ({f"levels-{size}": "tank"}, set())
+        assert list(files.fresh()) == []
+
+
+def test_following_begins_again_in_a_file_that_was_cut(tmp_path: Path) -> None:
+    lines = encode(aggregate_table(EVENTS, QUERIES[:1])).splitlines(keepends=True)
+    path = tmp_path / "windows.jsonl"
+    path.write_bytes(lines[0] + lines[1])
+    files = resultfiles.ResultFiles(tmp_path)
+    assert len(list(files.fresh())) == 2
+    path.write_bytes(lines[2])
+    assert [row["id"] for row in files.fresh()] == [json.loads(lines[2])["id"]]
+
+
+def test_following_names_keys_and_ranks_as_the_later_run_does(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = [Query("levels", Tumbling("10s"), "sum", key_by="tank"), Query("pairs", Tumbling(count=2))]
+    events = {"ts": [START, START + 1], "value": [1.0, 2.0], "tank": ["north", "north"]}
+    lines = earlier(encode(aggregate_table(events, queries)))
+    looks = iter((1, 2))
+
+    def write_between_looks(seconds: float) -> None:
+        if next(looks) == 2:
+            raise KeyboardInterrupt
+        resultfiles.write(kept, [lines], queries)
+
+    monkeypatch.setattr(resultsread, "sleep", write_between_looks)
+    done = say("results", kept, "--follow", "--since", "2026-05-01T00:00")
+    assert "levels  tank=north  2026-05-01 12:00:00.000 to 12:00:10.000 (10 s)  2 events" in done.output
+    assert "pairs  events 1 to 2  2 events" in done.output
+
+
 def test_a_file_is_aggregated_without_a_tree(day: Path) -> None:
     done = say(
         "aggregate",

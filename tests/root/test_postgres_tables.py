@@ -348,6 +348,67 @@ def test_a_role_that_may_not_delete_says_so(tmp_path: Path, database: str) -> No
         fetched(database, "DROP ROLE writer_without_delete")
 
 
+@pytest.fixture
+def partitioned(tmp_path: Path, database: str) -> Path:
+    """A table that somebody has split in two, and a sink's directory."""
+    sink = opened(tmp_path, database)
+    sink.deliver(1, rows(1))
+    sink.close()
+    fetched(database, "ALTER TABLE headwater_results RENAME TO unsplit")
+    fetched(
+        database,
+        "CREATE TABLE headwater_results (LIKE unsplit INCLUDING DEFAULTS, PRIMARY KEY (id)) "
+        "PARTITION BY HASH (id)",
+    )
+    for place in (0, 1):
+        fetched(
+            database,
+            f"CREATE TABLE part_{place} PARTITION OF headwater_results "
+            f"FOR VALUES WITH (MODULUS 2, REMAINDER {place})",
+        )
+    return tmp_path
+
+
+def test_a_partitioned_table_is_indexed_by_statements_that_postgresql_takes(
+    partitioned: Path, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = opened(partitioned, database, epoch=2, retention=HOUR)
+    sink.deliver(2, rows(2))
+    sink.tidy()
+    remedies = [vars(record)["remedy"] for record in caplog.records if "lacks an index" in record.message]
+    assert remedies == [
+        'CREATE INDEX ON "headwater_results" ("query", "start_time")',
+        'CREATE INDEX ON "headwater_results" ("query", "key", "start_time")',
+        'CREATE INDEX ON "headwater_results" USING brin ("written_at") WITH (autosummarize = on)',
+    ]
+    for remedy in remedies:
+        fetched(database, remedy)
+    sink.close()
+    caplog.clear()
+    sink = opened(partitioned, database, epoch=3, retention=HOUR)
+    sink.deliver(3, rows(3))
+    aged(database, 2, "machine-2")
+    sink.tidy()
+    sink.close()
+    assert not caplog.records
+    assert keys(database) == ["machine-3"]
+
+
+def test_only_rows_past_the_retention_leave_a_partitioned_table(partitioned: Path, database: str) -> None:
+    sink = opened(partitioned, database, epoch=2, retention=HOUR)
+    sink.deliver(2, rows(*range(1, 21)))
+    sink.tidy()
+    fetched(database, "CREATE INDEX ON headwater_results (written_at)")
+    # Rows of two partitions may have the same place (ctid).
+    fetched(database, "UPDATE part_0 SET written_at = now() - interval '2 hours'")
+    left = fetched(database, "SELECT key FROM part_1 ORDER BY key")
+    assert 0 < len(left) < 20
+    sink._expiry = 0.0
+    sink.tidy()
+    sink.close()
+    assert [(key,) for key in keys(database)] == left
+
+
 def test_the_manifest_sets_it(tmp_path: Path, database: str) -> None:
     asked = topology.Sink("postgres", dsn=database, retention=90 * 24 * HOUR)
     (sink,) = sinks_of([asked], tmp_path, Writer("plant", 1), {})

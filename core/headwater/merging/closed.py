@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from headwater.operators import Columns, Operator
-from headwater.rows import Array, Ints
+from headwater.rows import TS_MIN, Array, Ints
 
 
 @dataclass(slots=True)
@@ -51,8 +51,6 @@ def joined(operators: Sequence[Operator], chunks: Sequence[Closed]) -> Closed:
     """Several chunks of one group as one, in their order."""
     if len(chunks) == 1:
         return chunks[0]
-    first = [chunk.first for chunk in chunks if chunk.first is not None]
-    last = [chunk.last for chunk in chunks if chunk.last is not None]
     return Closed(
         np.concatenate([chunk.query for chunk in chunks]),
         np.concatenate([chunk.code for chunk in chunks]),
@@ -65,6 +63,19 @@ def joined(operators: Sequence[Operator], chunks: Sequence[Closed]) -> Closed:
             )
             for place in range(len(operators))
         ],
-        np.concatenate(first) if first else None,
-        np.concatenate(last) if last else None,
+        _joined_times(chunks, "first"),
+        _joined_times(chunks, "last"),
+    )
+
+
+def _joined_times(chunks: Sequence[Closed], name: Literal["first", "last"]) -> Ints | None:
+    """A time of each row; not known for a chunk that a release before has closed."""
+    given = [getattr(chunk, name) for chunk in chunks]
+    if all(times is None for times in given):
+        return None
+    return np.concatenate(
+        [
+            np.full(len(chunk.query), TS_MIN) if times is None else times
+            for chunk, times in zip(chunks, given, strict=True)
+        ]
     )

@@ -53,9 +53,11 @@ class RankTimes:
     def between(self, start: Ints, end: Ints) -> tuple[Ints, Ints]:
         """The times of the first and the last event of windows; TS_MIN for one that is not known."""
         starts = self._start[: self._size]
-        first = self._first[starts.searchsorted(start).clip(max=self._size - 1)]
-        last = self._last[starts.searchsorted(end) - 1]
-        return np.where(start < self._known_from, TS_MIN, first), last
+        begin, final = starts.searchsorted(start), starts.searchsorted(end) - 1
+        first = self._first[begin.clip(max=self._size - 1)]
+        is_first_known = (start >= self._known_from) & (begin < self._size)
+        # Before the first row there are only events that a release before has counted.
+        return np.where(is_first_known, first, TS_MIN), np.where(final >= 0, self._last[final], TS_MIN)
 
     def trim(self, before: int) -> None:
         """Forget slices that begin before a rank."""

@@ -53,7 +53,7 @@ def missing_indexes(connection: Connection, table: str, results: sql.Identifier)
     from psycopg import sql
 
     found = _indexed_columns(connection, table)
-    statement = sql.SQL("CREATE INDEX CONCURRENTLY ON {} ({})")
+    statement = sql.SQL(_creation_beside_writers(connection, table) + " ON {} ({})")
     return [
         _creation(results, columns, statement).as_string(connection)
         for columns in INDEXES
@@ -87,7 +87,18 @@ def prepare_retention(connection: Connection, table: str, results: sql.Identifie
     if connection.execute(small, [table, SMALL_TABLE]).fetchone() is not None:
         connection.execute(_written_index(results, "CREATE INDEX"))
         return None
-    return _written_index(results, "CREATE INDEX CONCURRENTLY").as_string(connection)
+    return _written_index(results, _creation_beside_writers(connection, table)).as_string(connection)
+
+
+def _creation_beside_writers(connection: Connection, table: str) -> LiteralString:
+    """How a statement begins that creates an index beside deliveries.
+
+    PostgreSQL refuses CONCURRENTLY for a partitioned table. Deliveries wait for the index there.
+    """
+    partitioned = "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'p'"
+    if connection.execute(partitioned, [table]).fetchone() is not None:
+        return "CREATE INDEX"
+    return "CREATE INDEX CONCURRENTLY"
 
 
 def _written_column(results: sql.Identifier) -> sql.Composed:
@@ -112,14 +123,19 @@ def _indexed_columns(connection: Connection, table: str) -> list[tuple[str, ...]
 
 
 def delete_expired(connection: Connection, results: sql.Identifier, microseconds: int) -> int:
-    """Delete rows that were written longer ago than this, at most BATCH_ROWS; how many they were."""
+    """Delete rows that were written longer ago than this; how many they were.
+
+    They are at most BATCH_ROWS, of a partitioned table as many of each partition.
+    """
     from psycopg import sql
 
+    # The age is checked again: rows of two partitions may have the same ctid.
     statement = sql.SQL(
         "DELETE FROM {results} WHERE ctid = ANY (ARRAY (SELECT ctid FROM {results} "
-        "WHERE {written} < now() - %s * interval '1 microsecond' LIMIT %s))"
+        "WHERE {written} < now() - %(age)s * interval '1 microsecond' LIMIT %(most)s)) "
+        "AND {written} < now() - %(age)s * interval '1 microsecond'"
     ).format(results=results, written=sql.Identifier(WRITTEN))
-    return connection.execute(statement, [microseconds, BATCH_ROWS]).rowcount
+    return connection.execute(statement, {"age": microseconds, "most": BATCH_ROWS}).rowcount
 
 
 def _creation(results: sql.Identifier, columns: tuple[str, ...], statement: sql.SQL) -> sql.Composed:
