@@ -52,7 +52,10 @@ def sent(running: Tree, directory: Path, name: str, *ts: int) -> None:
     """Send and wait until all is counted."""
 
     async def send() -> None:
-        async with Source(name, running.address, spool=directory / name) as source, asyncio.timeout(PATIENCE):
+        async with (
+            Source(name, running.address, spool=directory / name, without_keys=True) as source,
+            asyncio.timeout(PATIENCE),
+        ):
             await source.send(np.array(ts) + BEGIN, np.ones(len(ts)))
             await source.flush()
 
@@ -80,7 +83,7 @@ def test_a_source_that_is_retired_is_waited_for_no_longer(running: Tree, tmp_pat
 
 def test_a_record_that_is_skipped_holds_nobody_up(running: Tree, tmp_path: Path) -> None:
     async def run() -> None:
-        async with Source("s", running.address, spool=tmp_path / "s") as source:
+        async with Source("s", running.address, spool=tmp_path / "s", without_keys=True) as source:
             # The second one lies in a future that is too far: the child does not read on.
             future = time.time_ns() // 1_000 + 30 * 86_400 * SECOND
             await source.send([BEGIN, future, BEGIN + 2], [1.0, 2.0, 4.0])
@@ -121,7 +124,7 @@ def test_what_a_quarantine_holds_back_is_late_where_the_watermark_has_passed_it(
     with tree(tmp_path / "tree", expected=2, limits={"keysPerSource": 3}) as running:
 
         async def run() -> None:
-            async with Source("s", running.address, spool=tmp_path / "s") as source:
+            async with Source("s", running.address, spool=tmp_path / "s", without_keys=True) as source:
                 await source.send(np.arange(5) + BEGIN, np.ones(5), keys=list("abcde"))
                 await asyncio.to_thread(sent, running, tmp_path, "other", 1, 10 * SECOND)
                 await asyncio.to_thread(
@@ -135,7 +138,7 @@ def test_what_a_quarantine_holds_back_is_late_where_the_watermark_has_passed_it(
             done = await asyncio.to_thread(say, running, "source", "release", "s")
             assert "what the watermark has passed by then is late, and in no window" in done.output
             async with (
-                Source("s", running.address, spool=tmp_path / "s") as source,
+                Source("s", running.address, spool=tmp_path / "s", without_keys=True) as source,
                 asyncio.timeout(PATIENCE),
             ):
                 await source.flush()
@@ -149,7 +152,7 @@ def test_a_source_with_too_many_keys_is_taken_again_once_it_is_released(tmp_path
     with tree(tmp_path / "tree", limits={"keysPerSource": 3}) as running:
 
         async def run() -> None:
-            async with Source("s", running.address, spool=tmp_path / "s") as source:
+            async with Source("s", running.address, spool=tmp_path / "s", without_keys=True) as source:
                 await source.send(np.arange(5) + BEGIN, np.ones(5), keys=list("aabcd"))
                 await asyncio.to_thread(
                     until, lambda: source.fenced is not None, "the source is not in quarantine"
@@ -166,7 +169,7 @@ def test_a_source_with_too_many_keys_is_taken_again_once_it_is_released(tmp_path
                 assert answer == {"name": "s", "released": True, "incarnation": 1, "counted_to": 4}
             # It would say hello again within a minute; another process does at once.
             async with (
-                Source("s", running.address, spool=tmp_path / "s") as source,
+                Source("s", running.address, spool=tmp_path / "s", without_keys=True) as source,
                 asyncio.timeout(PATIENCE),
             ):
                 await source.flush()
