@@ -224,9 +224,14 @@ class Sending:
             latest = int(part.ts.max())
             self._latest = latest if self._latest is None else max(self._latest, latest)
         self._has_keys = self._has_keys or has_key(part)
-        for name, events in part.by_source(self.options.name or ""):
+        pieces = list(part.by_source(self.options.name or ""))
+        # All of them connect at the same time, and wait for the root together.
+        for name, events in pieces:
             for site in _sites(events):
-                found = self._opened(name, site)
+                self._opened(name, site)
+            await asyncio.sleep(0)
+        for name, events in pieces:
+            found = self._open[name]
             found.source.without_keys = self._has_keys or self.options.without_keys
             passed = min(found.before, len(events))
             found.before -= passed

@@ -14,6 +14,7 @@ from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
 from headwater.machines.route import Connect, Place, Route, Try
 from headwater.machines.source import Settings, SourceMachine
+from headwater_source.answers import KeyAnswer
 from headwater_source.spool import Spool
 from headwater_wire import failpoints
 from headwater_wire.clock import now
@@ -55,8 +56,11 @@ class SourceClient:
         spool: Spool,
         settings: Settings | None = None,
         credentials: Credentials | None = None,
+        answer: KeyAnswer | None = None,
     ) -> None:
         self.name, self.spool = name, spool
+        # Where other sources of the process learn what the root says about keys.
+        self._answer = KeyAnswer() if answer is None else answer
         self.machine = SourceMachine(name, spool, settings or Settings())
         # A child assembles nothing for sources: what the spool gives at once is one message.
         self.exchange = Exchange(name, self._take, _Codec(), credentials, limit=MESSAGE_LIMIT)
@@ -226,6 +230,8 @@ class SourceClient:
             log.warning("fenced: nothing is sent", extra=extra)
         if isinstance(message, Welcome) and message.opening == self.spool.opening:
             self._offset = message.offset
+            if message.key_by is not None:
+                self._answer.key_by = message.key_by
         # What was acknowledged has made room for more.
         return [*answers, *self._sends()]
 

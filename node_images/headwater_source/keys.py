@@ -13,6 +13,11 @@ from headwater_source.columns import Events
 # none had one, and it is `optional`: they were accepted where no query computed by key.
 Keys = Literal["none", "optional", "some"]
 EMPTY_KEY = "no event of this source has had a key"
+# Of rows that were accepted before it was known that they need a key.
+UNANSWERED = (
+    "events of this source were accepted without a key before the root had answered: "
+    "they count under one empty key, and are not sent again"
+)
 REMEDY = "give keys= with the events, or without_keys=True to the source if one empty key for all is meant"
 
 

@@ -73,6 +73,8 @@ class Origin:
     lateness: int = 0
     inputs: tuple[Input, ...] = ()
     keys: Keys = "none"
+    # Whether values without a key were accepted before the root had said whether queries compute by one.
+    unanswered: bool = False
 
     def settled(self, head: int) -> Origin:
         """No input is being read any more; those of which nothing was accepted are forgotten."""
@@ -109,7 +111,8 @@ def read(directory: Path, name: str) -> Origin | None:
         inputs = [Input(Beginning(**each.pop("beginning")), **each) for each in given["inputs"]]
         # A release that did not look at keys has accepted what came.
         keys = given.get("keys", "optional")
-        found = Origin(given["name"], given["site"], given["lateness"], tuple(inputs), keys)
+        unanswered = bool(given.get("unanswered", False))
+        found = Origin(given["name"], given["site"], given["lateness"], tuple(inputs), keys, unanswered)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

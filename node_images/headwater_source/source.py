@@ -7,7 +7,6 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +16,7 @@ from headwater.machines.source import Settings
 from headwater.sources import source_name_problem
 from headwater.timeunits import TimeUnit
 from headwater_source import arguments, keys, origin
+from headwater_source.answers import KeyAnswer, find_answer
 from headwater_source.client import SourceClient
 from headwater_source.columns import Events
 from headwater_source.keys import MissingKeys
@@ -29,8 +29,6 @@ SPOOL_BYTES = 1 << 30
 # At most so many events are made durable by one fsync.
 ROWS = 50_000
 _PAUSE = 0.02
-# How long the first events without a key wait for the root to say whether queries compute by one.
-ANSWER_SECONDS = 5.0
 
 
 class Source:
@@ -78,15 +76,17 @@ class Source:
         self.name, self.address, self._site = name, address, site
         self.directory = Path(spool) if spool else origin.spools() / origin.directory_name(name)
         self._spool_bytes, self._child, self._credentials = spool_bytes, child, credentials
-        self.without_keys = without_keys
+        self.without_keys = self._is_one_key_meant = without_keys
         self._spool: Spool | None = None
         self._client: SourceClient | None = None
         self._origin = Origin(name)
         # Whether the first times were seen to be in their unit.
         self._has_judged_times = False
-        # Whether the root was given time to say by which key queries compute, whether events without a key
-        # were accepted since the source was opened, and whether that was logged.
-        self._has_waited = self._has_unkeyed = self._has_logged = False
+        # What the root says about keys, as this or another source of the process has heard it.
+        self._answer: KeyAnswer | None = None
+        # Whether values without a key were accepted before the source was opened, without an answer of the
+        # root; whether there are such of whenever; and whether that was logged.
+        self._has_inherited = self._has_unkeyed = self._has_logged = False
         # Events of one call have numbers that follow each other.
         self._appending = asyncio.Lock()
 
@@ -113,7 +113,9 @@ class Source:
                 settled,
                 site=settled.site if self._site is None else self._site,
                 lateness=settled.lateness if self._lateness is None else self._lateness,
+                unanswered=settled.unanswered and not self._is_one_key_meant,
             )
+            self._has_inherited = self._has_unkeyed = self._origin.unanswered
             if self._origin != found or not (self.directory / "origin.json").exists():
                 origin.write(self.directory, self._origin)
         except BaseException:
@@ -123,7 +125,10 @@ class Source:
     def start(self) -> SourceClient:
         """Begin to send."""
         settings = Settings(self._origin.site, self._origin.lateness)
-        self._client = SourceClient(self.name, self._child, self.spool, settings, self._credentials)
+        self._answer = find_answer(self.address)
+        self._client = SourceClient(
+            self.name, self._child, self.spool, settings, self._credentials, self._answer
+        )
         self._client.start(self.address)
         return self._client
 
@@ -135,7 +140,7 @@ class Source:
         finally:
             if self._spool is not None:
                 self._spool.close()
-            self._client = None
+            self._client = self._answer = None
 
     # What is known
 
@@ -198,16 +203,25 @@ class Source:
 
     @property
     def warning(self) -> str | None:
-        """That queries compute by key, but events without one were accepted and none has had one."""
-        if not (self._has_unkeyed and self._key_by) or self._origin.keys == "some":
+        """That queries compute by key, but events without one were accepted and none has had one, or not
+        before the source was opened again."""
+        if not (self._has_unkeyed and self._key_by):
             return None
+        if self._origin.keys == "some":
+            return f"{keys.queries_of(self._key_by)}, but {keys.UNANSWERED}" if self._has_inherited else None
         why = f"{keys.queries_of(self._key_by)}, but {keys.EMPTY_KEY}: all of them count under one empty key"
         return f"{why}; what follows without a key is refused" if self._origin.keys == "none" else why
 
     @property
-    def _key_by(self) -> str:
-        """The column by which queries compute, as far as the root has said it."""
-        return "" if self._client is None else self._client.machine.key_by
+    def _key_by(self) -> str | None:
+        """The column by which queries compute, as the root has told this source, or else another one."""
+        if self._heard_key_by is not None:
+            return self._heard_key_by
+        return None if self._answer is None else self._answer.key_by
+
+    @property
+    def _heard_key_by(self) -> str | None:
+        return None if self._client is None else self._client.machine.key_by
 
     # Events
 
@@ -226,7 +240,8 @@ class Source:
         datetime64 in UTC. Numbers are of `unit` (s, ms, us, ns). Without one they are microseconds, and the
         first ones of a source are refused if they look like another unit.
         `values`, `keys` and `marks` are as long, or one for all, or None; within them None is none.
-        Where queries compute by key, values without a key are refused as long as no event has had one.
+        Where queries compute by key, values without a key are refused as long as no event has had one. Until
+        the root has said whether they do, such values wait, at most 5 s since the start of the first source.
         """
         events = arguments.events(
             self.name, ts, values, keys, marks, unit=unit, judge=not self._has_judged_times
@@ -267,23 +282,35 @@ class Source:
             if self._origin.keys == "none":
                 await self._wait_for_root()
                 if self._key_by:
+                    self._note_keys()
                     raise MissingKeys(self.name, self._key_by)
+                if self._heard_key_by is None and not self._origin.unanswered:
+                    self._keep(replace(self._origin, unanswered=True))
             self._has_unkeyed = True
             self._note_keys()
 
     async def _wait_for_root(self) -> None:
-        """Give the root time to say by which key queries compute; without an answer events are accepted."""
-        client, until = self._client, monotonic() + ANSWER_SECONDS
-        while client is not None and not self._has_waited:
-            answered = self.connected or self.fenced is not None or client.failed is not None
-            self._has_waited = answered or self.problem is not None or monotonic() >= until
-            if not self._has_waited:
-                await asyncio.sleep(_PAUSE)
+        """Give the root time to say by which key queries compute; without an answer events are accepted.
+
+        A connection that fails is no answer: it may be there a moment later.
+        """
+        while not (self._answer is None or self._answer.is_overdue):
+            if self.connected or self._key_by is not None:
+                return
+            await asyncio.sleep(_PAUSE)
+            self._raise_if_failed()
 
     def _note_keys(self) -> None:
         """Remember that no key was needed, so that a query that is added later does not stop this source."""
-        if self._has_unkeyed and self._origin.keys == "none" and self.connected and not self._key_by:
-            self._keep(replace(self._origin, keys="optional"))
+        found = self._origin
+        if self._heard_key_by == "":
+            is_first = self._has_unkeyed and found.keys == "none"
+            found = replace(found, keys="optional" if is_first else found.keys, unanswered=False)
+        elif self._heard_key_by and self.done:
+            # Everything is counted, and the warning is out.
+            found = replace(found, unanswered=False)
+        if found != self._origin:
+            self._keep(found)
         if self.warning is not None and not self._has_logged:
             self._has_logged = True
             log.warning("events without a key", extra={"source": self.name, "problem": self.warning})

@@ -262,6 +262,12 @@ def _welcome(message: said.Welcome) -> tuple[str, Any]:
     )
 
 
+def _heard_welcome(body: pb.Welcome) -> said.Welcome:
+    key_by = body.key_by if body.HasField("key_by") else None
+    offset = number("offset", body.offset)
+    return said.Welcome(body.opening, name_of(body), offset, body.child, body.address, key_by)
+
+
 def _fenced(message: said.Fenced) -> tuple[str, Any]:
     return "fenced", pb.Fenced(
         name=message.name, opening=message.opening, reason=message.reason, quarantined=message.quarantined
@@ -477,9 +483,7 @@ _DECODERS: dict[str, Callable[..., said.Message]] = {
     "leave": lambda m: said.Leave(m.node, number("generation", m.generation)),
     "stale": lambda m: said.Stale(_heard(m.stream)),
     "challenge": lambda m: said.Challenge(m.name, m.opening, m.nonce),
-    "welcome": lambda m: said.Welcome(
-        m.opening, name_of(m), number("offset", m.offset), m.child, m.address, m.key_by
-    ),
+    "welcome": _heard_welcome,
     "fenced": lambda m: said.Fenced(m.name, m.opening, m.reason, m.quarantined),
     "columns": lambda m: said.Columns(_heard(m.stream), m.id, events.decode(m.events), m.opening),
     "delivery": lambda m: said.Delivery(

@@ -176,7 +176,7 @@ def test_a_full_spool_of_a_source_that_is_fenced_makes_nobody_wait(tmp_path: Pat
 
     async def given() -> None:
         # Nobody listens there, so nothing of the spool is ever counted.
-        source = Source("s", "127.0.0.1:1", spool=tmp_path / "s", spool_bytes=1 << 16)
+        source = Source("s", "127.0.0.1:1", spool=tmp_path / "s", spool_bytes=1 << 16, without_keys=True)
         source.open()
         client = source.start()
         run.senders.clients = [client]

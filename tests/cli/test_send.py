@@ -26,6 +26,9 @@ from headwater_cli.app import main
 from headwater_cli.feeds import Kept, beat
 from headwater_cli.generator import AFTER
 from headwater_cli.sending import Options, Sending, as_json
+from headwater_source import Source
+from headwater_source.client import SourceClient
+from headwater_source.columns import Events
 from headwater_source.readers import Reader, columns_of, open_input
 from tests.patience import PATIENCE
 from tests.tree.processes import Tree, tree
@@ -631,3 +634,68 @@ def test_a_sender_that_hears_of_keys_late_says_so_and_refuses_what_follows(
     assert (said["accepted"], said["ok"]) == (1, False)
     assert said["warnings"]["s"] in told
     assert "keys: are missing" in said["problem"]
+
+
+def many_unkeyed(path: Path, sources: int) -> Path:
+    return written(path, [f"{BEGIN + n},1,s{n}" for n in range(sources)], "ts,value,source")
+
+
+def test_many_sources_without_keys_wait_for_the_root_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater_source.answers.ANSWER_SECONDS", 1.0)
+    path = many_unkeyed(tmp_path / "x.csv", 12)
+    begin = time.monotonic()
+    done = send(NOWHERE, path, "--timeout", "100ms", "--json", spool=tmp_path / "spools")
+    assert 1 <= time.monotonic() - begin < 6
+    assert done.exit_code == 3, done.stderr
+    assert (summary(done)["accepted"], summary(done)["left"]) == (12, 12)
+
+
+def test_all_sources_of_a_part_are_started_before_the_first_has_to_wait(
+    running: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They connect at the same time; what the first of them hears holds for all."""
+    started: list[str] = []
+    appended: list[int] = []
+    start, append = Source.start, Source.append
+
+    def starting(source: Source) -> SourceClient:
+        started.append(source.name)
+        return start(source)
+
+    async def appending(source: Source, events: Events) -> range:
+        appended.append(len(started))
+        return await append(source, events)
+
+    monkeypatch.setattr(Source, "start", starting)
+    monkeypatch.setattr(Source, "append", appending)
+    path = many_unkeyed(tmp_path / "x.csv", 12)
+    done = send(running, path, "--json", spool=tmp_path / "spools")
+    assert appended == [12]
+    assert done.exit_code == 1
+    assert (summary(done)["accepted"], summary(done)["left"]) == (0, 0)
+    assert "keys: are missing" in summary(done)["problem"]
+
+
+def test_a_file_that_is_repeated_with_keys_says_what_was_accepted_without(
+    running: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender whose root was away has accepted the first records; nothing of them is sent twice."""
+    monkeypatch.setattr("headwater_source.answers.ANSWER_SECONDS", 0.2)
+    path, spool = tmp_path / "x.csv", tmp_path / "spools"
+    unkeyed(path)
+    done = send(NOWHERE, path, "--name", "s", "--timeout", "100ms", "--json", spool=spool)
+    assert (done.exit_code, summary(done)["accepted"], summary(done)["warnings"]) == (3, 50, {})
+    unkeyed(path, 60)
+    given = (path, "--name", "s", "--columns", "key=device", "--end", "--json")
+    done = send(running, *given, spool=spool)
+    assert done.exit_code == 0, done.stderr
+    said = summary(done)
+    assert (said["before"], said["accepted"], said["left"]) == (50, 10, 0)
+    warning = "events of this source were accepted without a key before the root had answered"
+    assert warning in said["warnings"]["s"]
+    assert "warning: s: queries of this tree compute by key (keyBy: key), but" in done.stderr
+    # Everything is counted, and that was said once.
+    done = send(running, *given, spool=spool)
+    assert (done.exit_code, summary(done)["warnings"]) == (0, {}), done.stderr

@@ -64,10 +64,11 @@ def test_a_source_that_is_assigned_elsewhere_hears_it_too() -> None:
 def test_a_source_knows_what_it_heard_last(tmp_path: Path) -> None:
     with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
         machine = SourceMachine("s", spool, SourceSettings(), "c")
-        assert machine.key_by == ""
-        for key_by in ("machine", ""):
+        assert machine.key_by is None
+        for key_by in ("machine", "", None):
             machine.step("c", Welcome(spool.opening, "s#1", 0, "c", "address", key_by), 0)
             assert machine.key_by == key_by
+        machine.step("c", Welcome(spool.opening, "s#1", 0, "c", "address", ""), 0)
         # Another opening's is not for this one.
         machine.step("c", Welcome("another", "s#1", 0, "c", "address", "machine"), 0)
         assert machine.key_by == ""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,8 @@ from hypothesis import strategies as st
 
 from headwater.errors import HeadwaterError, InvalidEvents, InvalidSource
 from headwater.events import Batch
-from headwater.sources import source_name_problem
+from headwater.machines.messages import Hello, Message, Send, Welcome
+from headwater.sources import SourceId, source_name_problem
 from headwater.topology import InvalidTopology, topology_of
 from headwater_cli.app import main
 from headwater_source import Source, origin
@@ -72,7 +77,7 @@ def test_a_source_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
 
     async def program() -> None:
-        async with Source("pump", NOWHERE, spool=tmp_path) as source:
+        async with Source("pump", NOWHERE, spool=tmp_path, without_keys=True) as source:
             # Nothing is to be sent: nothing is waited for, however long that lasts.
             await asyncio.sleep(0.5)
             assert source.wait is None
@@ -96,7 +101,7 @@ def test_a_source_whose_root_does_not_answer_names_the_child(
         child = Exchange("leaf", lambda sender, message: [], Codec())
         port = await child.serve("127.0.0.1:0")
         try:
-            async with Source("pump", f"127.0.0.1:{port}", spool=tmp_path) as source:
+            async with Source("pump", f"127.0.0.1:{port}", spool=tmp_path, without_keys=True) as source:
                 await source.send(1_700_000_000_000_000, 1.0)
                 wait = ""
                 async with asyncio.timeout(PATIENCE):
@@ -112,7 +117,7 @@ def test_a_source_whose_root_does_not_answer_names_the_child(
 
 def accepted(directory: Path, *calls: tuple[tuple[Any, ...], dict[str, Any]]) -> Batch:
     async def program() -> Batch:
-        async with Source("s", NOWHERE, spool=directory) as source:
+        async with Source("s", NOWHERE, spool=directory, without_keys=True) as source:
             for arguments, named in calls:
                 await source.send(*arguments, **named)
             batch = source.spool.read(0, 1_000)
@@ -179,7 +184,7 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     for wrong in ({"lateness": "soon"}, {"lateness": -1}, {"address": ""}):
         with pytest.raises(InvalidSource):
             Source(**{"name": "s", "address": NOWHERE} | wrong)
-    source = Source("s", NOWHERE, spool=tmp_path)
+    source = Source("s", NOWHERE, spool=tmp_path, without_keys=True)
     with pytest.raises(InvalidSource, match="async with"):
         asyncio.run(source.send(1, 1))
     accepted(tmp_path, ((1, 1), {}))
@@ -194,7 +199,7 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 def test_a_full_spool_makes_the_caller_wait(tmp_path: Path) -> None:
     async def program() -> None:
-        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10) as source:
+        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10, without_keys=True) as source:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await source.send(np.arange(10_000), np.ones(10_000))
@@ -205,7 +210,7 @@ def test_a_full_spool_makes_the_caller_wait(tmp_path: Path) -> None:
 
 def test_nobody_waits_for_room_once_sending_has_failed(tmp_path: Path) -> None:
     async def program() -> None:
-        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10) as source:
+        async with Source("s", NOWHERE, spool=tmp_path, spool_bytes=64 << 10, without_keys=True) as source:
             assert source._client is not None
             sending = asyncio.create_task(source.send(np.arange(10_000), np.ones(10_000)))
             before = -1
@@ -416,3 +421,169 @@ def test_a_spool_of_the_release_before_goes_on_without_keys(tmp_path: Path) -> N
 
     with tree(tmp_path / "tree") as running:
         asyncio.run(program(running.address))
+
+
+def unused_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@asynccontextmanager
+async def welcoming(key_by: str | None, port: int = 0, silent: str = "") -> AsyncIterator[str]:
+    """A child at which the root answers hellos alone, and those of one source not; gives its address."""
+
+    def answer(sender: str, message: Message) -> Sequence[Send]:
+        if not isinstance(message, Hello) or message.name == silent:
+            return []
+        source = str(SourceId(message.name, 1))
+        welcome = Welcome(message.opening, source, 0, "leaf", f"127.0.0.1:{port}", key_by)
+        return [Send(sender, welcome)]
+
+    child = Exchange("leaf", answer, Codec())
+    port = await child.serve(f"127.0.0.1:{port}")
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await child.close()
+
+
+def test_calls_with_a_timeout_are_accepted_once_the_root_has_had_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that bounds each call goes on without a root, whatever the bound."""
+    monkeypatch.setattr("headwater_source.answers.ANSWER_SECONDS", 1.0)
+
+    async def program() -> None:
+        async with Source("s", NOWHERE, spool=tmp_path) as source:
+            begin, calls = monotonic(), 0
+            while not source.accepted:
+                assert monotonic() - begin < PATIENCE
+                calls += 1
+                try:
+                    async with asyncio.timeout(0.3):
+                        await source.send(BEGIN, 1.0)
+                except TimeoutError:
+                    continue
+            # A connection that fails is no answer.
+            assert monotonic() - begin >= 0.9
+            assert calls > 1
+            async with asyncio.timeout(0.3):
+                await source.send(BEGIN + 1, 2.0)
+
+    asyncio.run(program())
+
+
+def test_the_sources_of_a_process_wait_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater_source.answers.ANSWER_SECONDS", 1.0)
+
+    async def program() -> None:
+        sources = [Source(f"s{n}", NOWHERE, spool=tmp_path / f"s{n}") for n in range(8)]
+        begin = monotonic()
+        for source in sources:
+            source.open()
+            source.start()
+            await source.send(BEGIN, 1.0)
+        assert 0.9 <= monotonic() - begin < 5
+        await asyncio.gather(*(source.close() for source in sources))
+
+    asyncio.run(program())
+
+
+@pytest.mark.parametrize("key_by", ["machine", ""])
+def test_what_one_source_has_heard_holds_for_the_others(tmp_path: Path, key_by: str) -> None:
+    async def program() -> None:
+        async with (
+            welcoming(key_by, silent="t") as address,
+            Source("s", address, spool=tmp_path / "s") as source,
+            Source("t", address, spool=tmp_path / "t") as other,
+        ):
+            await connected(source)
+            assert not other.connected
+            async with asyncio.timeout(2):
+                if key_by:
+                    with pytest.raises(MissingKeys):
+                        await other.send(BEGIN, 1.0)
+                else:
+                    await other.send(BEGIN, 1.0)
+            assert other.accepted == (0 if key_by else 1)
+        # Only what a source has heard itself is kept.
+        found = origin.read(tmp_path / "t", "t")
+        assert found is not None
+        assert (found.keys, found.unanswered) == ("none", not key_by)
+
+    asyncio.run(program())
+
+
+def test_a_connection_that_fails_at_first_does_not_switch_the_refusal_off(tmp_path: Path) -> None:
+    port = unused_port()
+
+    async def program() -> None:
+        async with Source("s", f"127.0.0.1:{port}", spool=tmp_path) as source:
+            sending = asyncio.create_task(source.send(BEGIN, 1.0))
+            async with asyncio.timeout(PATIENCE):
+                while source.problem is None:
+                    await asyncio.sleep(0.02)
+            await asyncio.sleep(0.2)
+            assert not sending.done()
+            async with welcoming("machine", port):
+                with pytest.raises(MissingKeys):
+                    await sending
+            assert source.accepted == 0
+
+    asyncio.run(program())
+
+
+def test_what_was_accepted_without_an_answer_is_told_of_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater_source.answers.ANSWER_SECONDS", 0.2)
+
+    async def accept() -> None:
+        async with Source("s", NOWHERE, spool=tmp_path) as source:
+            await source.send(BEGIN, 1.0)
+
+    async def go_on(*, keyed: bool, without_keys: bool = False) -> str | None:
+        async with (
+            welcoming("machine") as address,
+            Source("s", address, spool=tmp_path, without_keys=without_keys) as source,
+        ):
+            if keyed:
+                await source.send(BEGIN + 1, 2.0, keys="a")
+            await connected(source)
+            if not (keyed or without_keys):
+                with pytest.raises(MissingKeys):
+                    await source.send(BEGIN + 1, 2.0)
+            return source.warning
+
+    asyncio.run(accept())
+    for _ in range(2):
+        warning = asyncio.run(go_on(keyed=False)) or ""
+        assert "(keyBy: machine), but no event of this source has had a key" in warning
+        assert "what follows without a key is refused" in warning
+    # With keys from now on, those of before are still without one.
+    warning = asyncio.run(go_on(keyed=True)) or ""
+    assert (
+        "were accepted without a key before the root had answered: they count under one empty key" in warning
+    )
+    # Who says that this is meant hears no more of it.
+    assert asyncio.run(go_on(keyed=False, without_keys=True)) is None
+    assert asyncio.run(go_on(keyed=True)) is None
+
+
+@pytest.mark.parametrize("key_by, keys", [(None, "none"), ("", "optional")])
+def test_that_no_key_is_needed_is_remembered_only_if_the_root_has_said_so(
+    tmp_path: Path, key_by: str | None, keys: str
+) -> None:
+    async def program() -> None:
+        async with welcoming(key_by) as address, Source("s", address, spool=tmp_path) as source:
+            await connected(source)
+            # An answer that does not say it is one too: nobody waits for another.
+            async with asyncio.timeout(2):
+                await source.send(BEGIN, 1.0)
+            assert (source.accepted, source.warning) == (1, None)
+
+    asyncio.run(program())
+    found = origin.read(tmp_path, "s")
+    assert found is not None
+    assert (found.keys, found.unanswered) == (keys, key_by is None)

@@ -251,9 +251,14 @@ def test_a_welcome_says_by_which_column_queries_compute() -> None:
     sent = said.Welcome("opening", source, 7, "c", "here:1", "machine")
     envelope = codec.encode("root", "c", sent)
     assert codec.decode(envelope) == sent
-    # A root of the release before does not say it.
+    # That there is none is said too.
+    none = replace(sent, key_by="")
+    assert codec.decode(codec.encode("root", "c", none)) == none
+    # A root of the release before does not say it, and a child of it drops it: what is passed on is unknown.
     envelope.welcome.ClearField("key_by")
-    assert codec.decode(envelope) == replace(sent, key_by="")
+    unknown = codec.decode(envelope)
+    assert unknown == replace(sent, key_by=None)
+    assert codec.decode(codec.encode("c", "s", unknown)) == unknown
 
 
 PREFIX = Prefix(7, 60, {"o": {None: MarkState(2, 55)}}, frozenset({9}), "opening")

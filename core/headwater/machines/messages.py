@@ -143,7 +143,7 @@ class Welcome:
     """The opening is confirmed: the source is `source`, whose record 1 is the spool's `offset + 1`.
 
     It is to be read by `child`, who is at `address`. `key_by` is the column by which queries compute; empty:
-    none does, or the root does not say.
+    none does; None: the root does not say, or a child of a release before has dropped it.
     """
 
     opening: str
@@ -151,7 +151,7 @@ class Welcome:
     offset: int
     child: str
     address: str = ""
-    key_by: str = ""
+    key_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,8 @@ class SourceMachine:
         self.assigned: tuple[str, str] | None = None
         # How often the root has said so.
         self.welcomes = 0
-        # The column by which queries compute, as the root says; empty: none does, or the root does not say.
-        self.key_by = ""
+        # The column by which queries compute, as the root says; empty: none does; None: it has not said.
+        self.key_by: str | None = None
         self.avoid = ""
         self._failures = 0
         self._offset = 0
