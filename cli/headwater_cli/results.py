@@ -28,6 +28,17 @@ class Results:
         self._timed = {query.id for query in queries if not is_count(query.window)}
         self._seen = ""
         self.latest: deque[str] = deque(maxlen=LATEST)
+        # By query, each with the number of the window: one query with many keys leaves room for others.
+        self._by_query: dict[str, deque[tuple[int, str]]] = {}
+        self._count = 0
+
+    def mixed(self) -> list[str]:
+        """The latest windows, as many of each query as there is room for, in the order in which they came."""
+        found: list[tuple[int, str]] = []
+        for turn in range(1, LATEST + 1):
+            newest = [lines[-turn] for lines in self._by_query.values() if len(lines) >= turn]
+            found += sorted(newest, reverse=True)[: LATEST - len(found)]
+        return [line for _, line in sorted(found)]
 
     def look(self) -> int:
         """See which windows have come out since the last look, and how many."""
@@ -38,7 +49,11 @@ class Results:
             # It got its name, the last thing that was changed of it, when its rows were durable.
             at = path.stat().st_ctime
             for row in resultlines.decode(path.read_bytes()):
-                self.latest.append(self._lines.format(row))
+                line = self._lines.format(row)
+                self.latest.append(line)
+                self._count += 1
+                of_query = self._by_query.setdefault(row["query"], deque(maxlen=LATEST))
+                of_query.append((self._count, line))
                 if row["query"] in self._timed and row["incarnation"] == 1:
                     self._latency.came_out(row["end"], at)
                 found += 1

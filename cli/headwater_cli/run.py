@@ -400,7 +400,7 @@ class Run:
             root.total("windows"),
             root.rate("windows", over),
             self._latencies(),
-            list(self._results.latest),
+            self._results.mixed(),
             self.root.last.get("ui"),
             self._headrooms(),
         )

@@ -1,0 +1,36 @@
+"""The windows that a run shows: some of every query."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headwater.queries import Query
+from headwater.windows import Tumbling
+from headwater_cli.latency import Latency
+from headwater_cli.results import LATEST, Results
+from tests.cli.test_first_screen import row
+
+
+def _write(outbox: Path, position: int, *rows: dict[str, Any]) -> None:
+    (outbox / f"{position:020}-00000001").write_text("".join(json.dumps(each) + "\n" for each in rows))
+
+
+def test_one_query_with_many_keys_leaves_room_for_others(tmp_path: Path) -> None:
+    queries = [
+        Query("trend", Tumbling("10s"), "avg", key_by="machine"),
+        Query("load", Tumbling("10s"), "avg"),
+    ]
+    results = Results(tmp_path, queries, Latency(1))
+    _write(tmp_path, 1, row(query="load", key=None))
+    _write(tmp_path, 2, *(row(key=f"k{number}") for number in range(50)))
+    assert results.look() == 51
+    shown = results.mixed()
+    assert len(shown) == LATEST
+    assert shown[0].startswith("load")
+    assert [line.split()[1] for line in shown[1:]] == [f"machine=k{n}" for n in range(51 - LATEST, 50)]
+    # A query that has few windows has all of them there, whenever they came.
+    _write(tmp_path, 3, row(query="load", key=None))
+    results.look()
+    assert sum(line.startswith("load") for line in results.mixed()) == 2
