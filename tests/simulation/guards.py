@@ -27,6 +27,7 @@ from headwater.machines.records import Merged
 from headwater.machines.room import Room
 from headwater.machines.root import RootMachine
 from headwater.machines.rootlane import RootLane
+from headwater.machines.route import Place, Route
 from headwater.partials import Span
 from headwater.progress import Source
 from headwater.root import Root
@@ -206,8 +207,19 @@ def _only_the_watermark_waits(patch: Patch) -> None:
     patch.setattr(Room, "is_hungry", is_hungry)
 
 
+def _addresses_alone_differ(patch: Patch) -> None:
+    """A source whose child was at its first address does not look there for any other child."""
+
+    def others(self: Route) -> list[Place]:
+        places = [self.first, *([] if self._assigned is None else [self._assigned])]
+        return [place for place in places if place.address != self.place.address]
+
+    patch.setattr(Route, "_others", others)
+
+
 # By the name of the file.
 GUARDS: Mapping[str, Callable[[Patch], None]] = {
+    "another-child-at-the-first-address": _addresses_alone_differ,
     "batch-of-a-lane-that-ends-before-it": _lanes_end_in_a_commit,
     "copy-from-before-an-opening-that-was-logged": _ancestors_are_not_logged,
     "copy-of-an-opening-that-was-not-confirmed": _no_earlier_openings,
