@@ -414,7 +414,8 @@ class Control(control_pb2_grpc.ControlServicer):
                 planned=name in members.planned,
                 planned_parent=members.planned[name].parent if name in members.planned else "",
                 capacity=members.planned[name].capacity if name in members.planned else 0.0,
-                load=self._machine.load(name),
+                # Without a plan nobody knows what sources send.
+                load=0.0 if members.spec is None else self._machine.load(name),
                 heard_ago=self._heard_ago(name),
                 rate=self._machine.vitals.rate(name),
             )

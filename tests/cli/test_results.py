@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
+from threading import Timer
 from time import sleep
 from typing import Any
 
@@ -22,6 +23,7 @@ from headwater_cli import resultfiles, resultsread
 from headwater_cli.aggregate import parse_window
 from headwater_cli.app import main
 from headwater_root.resultlines import encode
+from tests.patience import PATIENCE
 from tests.root.earlier import earlier
 
 QUERIES = [
@@ -185,17 +187,28 @@ def test_following_reads_what_comes(tmp_path: Path) -> None:
         "json",
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reading:
+        # It ends also if nothing is ever read.
+        limit = Timer(PATIENCE, reading.kill)
+        limit.start()
         try:
             assert reading.stdout is not None
             assert json.loads(reading.stdout.readline())["key"] == "boiler"
             # A later epoch of one position is not read again; the next position is.
-            (outbox / f"{1:020}-{2:010}").write_bytes(lines[0])
+            _put(outbox, 1, 2, lines[0])
             (outbox / f"{1:020}-{1:010}").unlink()
             sleep(2 * resultsread.LOOK)
-            (outbox / f"{2:020}-{1:010}").write_bytes(lines[1])
+            _put(outbox, 2, 1, lines[1])
             assert json.loads(reading.stdout.readline())["key"] == "filler"
         finally:
+            limit.cancel()
             reading.kill()
+
+
+def _put(outbox: Path, position: int, epoch: int, rows: bytes) -> None:
+    """Write a file as a root does: it has its name when all of it is there."""
+    name = f"{position:020}-{epoch:010}"
+    (outbox / f"{name}.new").write_bytes(rows)
+    (outbox / f"{name}.new").rename(outbox / name)
 
 
 def test_following_reads_what_another_run_writes_in_place_of_the_results(kept: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_status_names_who_is_silent_and_then_that_the_child_is(tmp_path: Pat
         try:
             status = _until(found, lambda status: _reasons(status)[:1] == [("quiet", "leaf", "child silent")])
             (leaf,) = status["nodes"]
+            assert not leaf["planned_rate"], "there is no plan"
             assert leaf["state"] == "silent"
             assert leaf["silent_seconds"] > 10
             assert "silent for" in " ".join(_status(found).split())
