@@ -53,6 +53,10 @@ class NoResultFiles(Exception):
     """A directory without results, or one that a run must not write to."""
 
 
+class NoResultsYet(NoResultFiles):
+    """A directory of `run --output` that has no results before the run ends."""
+
+
 def prepare(directory: Path) -> None:
     """Make the directory of a run, or refuse one that holds anything else than results.
 
@@ -206,10 +210,14 @@ class ResultFiles:
         yield from self._fresh_of_outbox()
 
     def _read_queries(self) -> None:
-        if self._queries.is_file():
+        """Read what `run --output` has written; a root has another file of this name in its directory."""
+        try:
             known = json.loads(self._queries.read_text(encoding="utf-8"))
-            self.keys = {name: each["keyBy"] for name, each in known.items()}
-            self.counts = {name for name, each in known.items() if each["counts"]}
+            keys = {name: each["keyBy"] for name, each in known.items()}
+            counts = {name for name, each in known.items() if each["counts"]}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return
+        self.keys, self.counts = keys, counts
 
     def _offset_in(self, name: str, file: BinaryIO) -> int:
         """How far a file was read; 0 where another file has taken its name, or it was cut."""
@@ -254,6 +262,11 @@ def _found(directory: Path) -> Path:
     for path in (directory / LINES, directory / "root" / "outbox", directory / "outbox"):
         if path.exists():
             return path
+    if [path.name for path in directory.glob("*.jsonl")] == [LOG]:
+        raise NoResultsYet(
+            f"{directory} holds no results yet: headwater run writes them when it ends, and --follow waits "
+            "for them; a run that failed before its first window writes none"
+        )
     if any(directory.glob("*.jsonl")) or any(directory.glob("[0-9]*-[0-9]*")):
         return directory
     raise NoResultFiles(

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from headwater_cli import times
-from headwater_cli.resultfiles import NoResultFiles, ResultFiles, bounds_of
+from headwater_cli.resultfiles import NoResultFiles, NoResultsYet, ResultFiles, bounds_of
 from headwater_cli.resulttables import FORMATS, ResultTable
 from headwater_cli.windowlines import WindowLines
 from headwater_root.resultlines import NoResults
@@ -57,10 +57,10 @@ def results(
     if follow and format == "csv":
         raise click.UsageError("--follow writes lines; give --format table or json")
     try:
-        files = ResultFiles(directory)
+        files = _wait_for_files(directory) if follow else ResultFiles(directory)
         wanted = _Wanted(queries, keys, since, files)
         rows = wanted.of(files.fresh())
-        _refuse_unknown(queries, files)
+        _refuse_unknown(queries, [*files.keys, *wanted.seen] if files.keys else [])
         ResultTable(format, files.keys, files.counts).write(rows)
         while follow:
             sleep(LOOK)
@@ -89,12 +89,15 @@ class _Wanted:
     ) -> None:
         self._queries, self._keys, self._since, self._files = set(queries), set(keys), since, files
         self._warned: set[str] = set()
+        # The queries of all rows, in the order in which they came.
+        self.seen: dict[str, None] = {}
 
     def of(self, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those of the rows that are asked for."""
         return [row for row in rows if self._is_named(row) and self._is_since(row)]
 
     def _is_named(self, row: Mapping[str, Any]) -> bool:
+        self.seen[row["query"]] = None
         if self._queries and row["query"] not in self._queries:
             return False
         return not self._keys or (row["key"] or "") in self._keys
@@ -113,10 +116,26 @@ class _Wanted:
         return True
 
 
-def _refuse_unknown(queries: Iterable[str], files: ResultFiles) -> None:
+def _wait_for_files(directory: Path) -> ResultFiles:
+    """The files of a directory, once a run that still goes on has written them."""
+    is_waiting = False
+    while True:
+        try:
+            return ResultFiles(directory)
+        except NoResultsYet:
+            if not is_waiting:
+                click.echo(
+                    f"waiting for the results in {directory}: the run writes them when it ends", err=True
+                )
+            is_waiting = True
+            sleep(LOOK)
+
+
+def _refuse_unknown(queries: Iterable[str], known: Iterable[str]) -> None:
     """A query that is misspelt gives no result: say so, where the queries are known."""
-    if unknown := [name for name in queries if files.keys and name not in files.keys]:
+    names = dict.fromkeys(known)
+    if unknown := [name for name in queries if names and name not in names]:
         raise click.BadParameter(
-            f"{', '.join(unknown)} is none of its queries, which are {', '.join(files.keys)}",
+            f"{', '.join(unknown)} is none of its queries, which are {', '.join(names)}",
             param_hint="--query",
         )

@@ -19,9 +19,10 @@ from click.testing import CliRunner, Result
 
 from headwater import Query, Tumbling
 from headwater import aggregate as aggregate_table
-from headwater_cli import resultfiles, resultsread
+from headwater_cli import logfiles, resultfiles, resultsread
 from headwater_cli.aggregate import parse_window
 from headwater_cli.app import main
+from headwater_root import asked
 from headwater_root.resultlines import encode
 from tests.patience import PATIENCE
 from tests.root.earlier import earlier
@@ -169,6 +170,57 @@ def test_a_directory_without_results_is_refused(tmp_path: Path) -> None:
     done = say("results", tmp_path)
     assert done.exit_code == 1
     assert "holds no results; name the directory of headwater run --output" in done.output
+
+
+@pytest.mark.parametrize("of_the_root", [{"first": [], "before": []}, [{"id": "trend"}], {"first": 1}])
+def test_the_directory_of_a_root_is_read(tmp_path: Path, of_the_root: Any) -> None:
+    outbox = tmp_path / "outbox"
+    outbox.mkdir()
+    (outbox / f"{1:020}-{1:010}").write_bytes(encode(aggregate_table(EVENTS, QUERIES)))
+    asked.write(tmp_path, asked.Asked(tuple(QUERIES), tuple(QUERIES), tuple(QUERIES)))
+    assert len(say("results", tmp_path, "--format", "json").output.splitlines()) == 6
+    (tmp_path / "queries.json").write_text(json.dumps(of_the_root))
+    done = say("results", tmp_path, "--query", "trend", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) == 4
+
+
+def test_a_directory_of_a_run_that_goes_on_has_no_results_yet(tmp_path: Path) -> None:
+    log = logfiles.begin("plant", tmp_path)
+    # Between the moment in which it is made and the first line.
+    for content in ("", '{"level": "info", "message": "listening"}\n'):
+        log.write_text(content)
+        done = say("results", tmp_path)
+        assert done.exit_code == 1
+        assert "holds no results yet: headwater run writes them when it ends" in done.output
+
+
+def test_following_waits_for_the_results_of_a_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logfiles.begin("plant", tmp_path).write_text('{"level": "info", "message": "listening"}\n')
+    looks = iter(range(4))
+
+    def write_at_the_second_look(seconds: float) -> None:
+        look = next(looks)
+        if look == 1:
+            resultfiles.write(tmp_path, [encode(aggregate_table(EVENTS, QUERIES))], QUERIES)
+        if look == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(resultsread, "sleep", write_at_the_second_look)
+    done = say("results", tmp_path, "--follow", "--format", "json")
+    assert len(done.stdout.splitlines()) == 6
+    assert done.stderr.count("waiting for the results") == 1
+
+
+def test_a_query_that_was_added_to_a_run_is_known_by_its_windows(kept: Path) -> None:
+    resultfiles.write(kept, [encode(aggregate_table(EVENTS, QUERIES))], QUERIES[:1])
+    done = say("results", kept, "--query", "lots", "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert len(done.output.splitlines()) == 2
+    done = say("results", kept, "--query", "losts")
+    assert "losts is none of its queries, which are trend, lots" in done.output
 
 
 def test_following_reads_what_comes(tmp_path: Path) -> None:
