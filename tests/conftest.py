@@ -1,8 +1,9 @@
-"""How hard Hypothesis tries: the suite's share by default, more by HEADWATER_EXAMPLES."""
+"""How hard Hypothesis tries, which root runs have, and that what is started here hears Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -18,3 +19,5 @@ settings.load_profile("suite")
 # Runs of `headwater run` have the small root, unless a test asks for the other one: Spark takes its time to
 # start.
 os.environ.setdefault("HEADWATER_ENGINE", "embedded")
+# A shell has what it starts in the background ignore Ctrl-C; tests start programs that they stop that way.
+signal.signal(signal.SIGINT, signal.default_int_handler)

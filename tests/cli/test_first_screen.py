@@ -457,7 +457,7 @@ def _lines_of_picture(path: Path) -> list[str]:
     """The lines of a recorded terminal, from top to bottom."""
     lines: dict[float, list[tuple[float, str]]] = {}
     pattern = r'<text[^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>'
-    for x, y, text in re.findall(pattern, path.read_text()):
+    for x, y, text in re.findall(pattern, path.read_text().replace("&#160;", " ")):
         lines.setdefault(float(y), []).append((float(x), html.unescape(text)))
     return ["".join(text for _, text in sorted(lines[y])) for y in sorted(lines)]
 
