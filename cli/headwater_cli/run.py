@@ -162,10 +162,8 @@ class Run:
             self.summary.widths = [self.first.widths]
             node = self.topology.node
             if self.planner is not None and node is not None and node.classes:
-                said = f"nodes of this machine are alike and take {node.ingest_limit:g} items/s each"
-                _show(
-                    f"{said}; classes say what the root takes, all else of them is for a cluster", live, echo
-                )
+                said = f"planned for {node.ingest_limit:,g} items/s a node (spec.node.ingestLimit); of "
+                _show(f"{said}spec.node.classes only the root's counts on one machine", live, echo)
             leaves = [self.local.process(name) for name in self.first.layers[0]]
             if self._spark:
                 await self._until_merging(begin, live, echo)
