@@ -18,10 +18,11 @@ from headwater.timeunits import TimeUnit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
 from headwater_cli.generator import AFTER
+from headwater_cli.sending import key_remedy
 from headwater_cli.times import moment
 from headwater_node.configuration import FUTURE
 from headwater_source.columns import Events
-from headwater_source.readers import BadRecord, columns_of, format_of, open_input
+from headwater_source.readers import BadRecord, Reader, columns_of, format_of, open_input
 
 # Whose records are that name no source.
 UNNAMED = "input"
@@ -66,7 +67,7 @@ class Piped:
                 _require_not_ahead(self._reader.name, part)
                 has_keys = has_keys or _has_key(part)
             if names and not has_keys:
-                _require_no_keys(self._reader.name, topology)
+                _require_no_keys(self._reader, topology)
             self._keys_judged = True
         else:
             # Of a pipe nobody knows who will come; those who are in its first lines are waited for.
@@ -100,7 +101,7 @@ class Piped:
         # A header says that there are keys, though these have none; JSON lines have no header.
         has_keys = _has_key(part) if self._format == "jsonl" else part.key is not None
         if not has_keys:
-            _require_no_keys(self._reader.name, self._topology)
+            _require_no_keys(self._reader, self._topology)
 
     @property
     def skipped(self) -> list[BadRecord]:
@@ -168,19 +169,19 @@ def _span(microseconds: int) -> str:
     return f"{microseconds // (86_400 * SECOND):,} days"
 
 
-def _require_no_keys(name: str, topology: Topology) -> None:
+def _require_no_keys(reader: Reader, topology: Topology) -> None:
     """Refuse an input without keys if a query groups by them: all events would be of one empty key."""
     problems = [
         Problem(
             f"spec.queries[{query.id}].keyBy",
             f"is {query.key_by}, but no record has a key",
-            f"name the column that holds it with --columns key={query.key_by}, or drop keyBy",
+            f"{key_remedy(reader.fields)}, or drop keyBy",
         )
         for query in topology.queries
         if query.key_by is not None
     ]
     if problems:
-        raise Invalid(f"{name} cannot be run", problems)
+        raise Invalid(f"{reader.name} cannot be run", problems)
 
 
 def expecting(topology: Topology, document: dict[str, Any], count: int) -> tuple[Topology, dict[str, Any]]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headwater_cli import client, manifests
 from headwater_cli.screen import console
-from headwater_cli.times import moment
+from headwater_cli.times import interval, moment
 from headwater_wire.v1 import control_pb2 as pb
 
 _STATES = {
@@ -56,7 +56,16 @@ def add(file: str, as_lines: bool, root: client.At) -> None:
         click.echo(json.dumps({**found, "first_window": first, "first_result": reply.first_result}))
         return
     since = moment(reply.edge) if reply.HasField("edge") else "the first event"
-    click.echo(f"{reply.id}: version {reply.version}, from {since} on; {reply.first_result}")
+    click.echo(f"{reply.id}: version {reply.version}, from {since} on; {first_result(reply)}")
+
+
+def first_result(reply: pb.AddQueryReply) -> str:
+    """What the first result will be, with times as people read them."""
+    if reply.HasField("first_window"):
+        return f"the first whole window is {interval(reply.first_window.start, reply.first_window.end)}"
+    sentence, behind, edge = reply.first_result.rpartition(" at or behind ")
+    # The root writes the time as a number.
+    return sentence + behind + (moment(reply.edge) if edge == str(reply.edge) else edge)
 
 
 @query.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic, time_ns
@@ -34,6 +35,8 @@ TOLD_SECONDS = 0.5
 FIELDS_SHOWN = 20
 # How often a source that makes no progress says what it waits for, and how many say so at once.
 WAIT_SECONDS, WAITS_SHOWN = 10.0, 3
+# How long it is waited for the root to take in a source of which nothing is left to settle.
+EMPTY_SECONDS = 5.0
 Tell = Callable[[str], None]
 
 
@@ -65,10 +68,10 @@ class Options:
 class Summary:
     """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
     the spools and not known to be counted. Counted is here what the root has settled for good, be it in
-    windows, late or rejected: a source hears no more. Unless all sources are `connected`, the root has not
-    told yet how much it settled long ago. `fenced` says by name why the root takes nothing of a source,
-    `waits` what a source waits for that has made no progress for some seconds, `warnings` that its events
-    have no key, where queries compute by one."""
+    windows, late or rejected: a source hears no more. Unless all sources that have something left are
+    `connected`, the root has not told yet how much it settled long ago. `fenced` says by name why the root
+    takes nothing of a source, `waits` what a source waits for that has made no progress for some seconds,
+    `warnings` that its events have no key, where queries compute by one."""
 
     sources: int = 0
     read: int = 0
@@ -96,6 +99,8 @@ class _Open:
     source: Source
     before: int
     head: int
+    # When it was opened, or last seen to be taken in by the root.
+    connected_at: float = field(default_factory=monotonic)
 
 
 class Sending:
@@ -186,9 +191,8 @@ class Sending:
     # Reading
 
     async def _read(self, reader: Reader | Iterable[Events] | None) -> BadRecord | None:
-        if reader is None or self.options.heartbeat is not None:
-            self._opened(self.options.name or "")
         if reader is None:
+            self._opened(self.options.name or "")
             return None
         ahead = Ahead(reader)
         try:
@@ -213,10 +217,19 @@ class Sending:
                 done, _ = await asyncio.wait({waiting}, timeout=self.options.heartbeat / 1e6)
                 if done:
                     return waiting.result()
+                if not self._open and self.options.name and not self._has_source_column:
+                    # Windows must close though nothing comes.
+                    self._opened(self.options.name)
                 for each in self._open.values():
                     await self._beat(each, time_ns() // 1_000)
         finally:
             waiting.cancel()
+
+    @property
+    def _has_source_column(self) -> bool:
+        """Whether the input says, perhaps before its first record, that records name their sources."""
+        reader = self._reader
+        return reader is not None and reader.columns.names["source"] in reader.fields
 
     async def _take(self, part: Events) -> None:
         self.summary.read += len(part)
@@ -255,11 +268,7 @@ class Sending:
     @property
     def _keys_remedy(self) -> str:
         fields = () if self._reader is None else self._reader.fields
-        listed = ", ".join(map(repr, fields[:FIELDS_SHOWN])) + (", ..." if len(fields) > FIELDS_SHOWN else "")
-        remedy = (
-            "say which column has the key with --columns key=NAME, or give --without-keys if one empty key"
-        )
-        return (f"the columns are {listed}; " if fields else "") + f"{remedy} for all is meant"
+        return f"{key_remedy(fields)}, or give --without-keys if one empty key for all is meant"
 
     def _end_input(self, reader: object, bad: BadRecord | None) -> None:
         """The input is over; where it was bad it may be mended, so it is known by what stands before."""
@@ -286,15 +295,23 @@ class Sending:
     # Until it is counted
 
     async def _flush(self) -> None:
-        flushing = asyncio.gather(*(each.source.flush() for each in self._open.values()))
+        sources, timeout = [each.source for each in self._open.values()], self.options.timeout
+        flushing = asyncio.gather(*(each.flush() for each in sources if each.accepted > each.counted))
+        # Nothing of these can be lost; a root that can be reached hears of them all the same.
+        empty = [each for each in sources if each.accepted <= each.counted]
+        greeting = asyncio.gather(*(each.flush() for each in empty))
+        patience = EMPTY_SECONDS if timeout is None else min(timeout, EMPTY_SECONDS)
         try:
-            await asyncio.wait_for(flushing, self.options.timeout)
+            await asyncio.gather(asyncio.wait_for(flushing, timeout), _wait_at_most(greeting, patience))
         except TimeoutError:
             self._sum_up()
             for each in self._open.values():
                 if not each.source.connected:
                     self._tell_why(each.source)
             raise
+        for source in empty:
+            if not source.connected:
+                self._tell(f"{source.name}: {self._why(source)}; nothing of it is left to send")
 
     async def _watch(self, watch: Tell | None) -> None:
         said, shown_at = "", -WAIT_SECONDS
@@ -345,13 +362,19 @@ class Sending:
         remedy = self._remedy(why)
         return f"{why}, at {options.to}" + (f": {remedy}" if remedy else "")
 
-    def _wait(self, source: Source) -> str | None:
+    def _wait(self, found: _Open) -> str | None:
         """What a source waits for, with the remedy where one is known."""
-        wait = source.wait
-        if wait is None:
+        source, wait = found.source, found.source.wait
+        if source.connected:
+            found.connected_at = monotonic()
+        away = monotonic() - found.connected_at
+        if wait is None and away < EMPTY_SECONDS:
             return None
         if source.fenced is not None:
             return self._why(source)
+        if wait is None:
+            # It has nothing to send, but windows may wait for it.
+            return f"not taken in for {away:.0f} s: {self._why(source)}"
         remedy = self._remedy(source.problem or "")
         return wait + (f": {remedy}" if remedy else "")
 
@@ -368,10 +391,11 @@ class Sending:
         summary.sources = len(opened)
         reasons = {name: each.source.fenced for name, each in self._open.items()}
         summary.fenced = {name: reason for name, reason in reasons.items() if reason is not None}
-        summary.waits = {name: wait for name, each in self._open.items() if (wait := self._wait(each.source))}
+        summary.waits = {name: wait for name, each in self._open.items() if (wait := self._wait(each))}
         warnings = {name: each.source.warning for name, each in self._open.items()}
         summary.warnings = {name: warning for name, warning in warnings.items() if warning is not None}
-        summary.connected = bool(opened) and all(each.source.connected for each in opened)
+        needed = [each for each in opened if each.source.accepted > each.source.counted] or opened
+        summary.connected = bool(opened) and all(each.source.connected for each in needed)
         # By the spools: whoever is interrupted may have accepted records that nobody has counted here yet.
         accepted = sum(each.source.accepted - each.head for each in opened)
         summary.accepted = max(accepted - summary.heartbeats, 0)
@@ -381,6 +405,18 @@ class Sending:
         summary.left, self.waiting = sum(left.values()), [name for name, count in left.items() if count]
         summary.seconds = round(monotonic() - self._begin, 2)
         summary.events_per_second = round(summary.accepted / max(summary.seconds, 0.001), 1)
+
+
+async def _wait_at_most(work: asyncio.Future[list[None]], seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(work, seconds)
+
+
+def key_remedy(fields: Sequence[str]) -> str:
+    """How to say which column has the key, with the columns where they are known."""
+    listed = ", ".join(map(repr, fields[:FIELDS_SHOWN])) + (", ..." if len(fields) > FIELDS_SHOWN else "")
+    columns = f"the columns are {listed}; " if fields else ""
+    return f"{columns}say which column has the key with --columns key=NAME"
 
 
 def _sites(events: Events) -> list[str | None]:

@@ -232,7 +232,9 @@ def test_a_query_by_key_needs_an_input_with_keys(tmp_path: Path, format: str, co
     assert done.exit_code == 1
     (problem,) = json.loads(done.stdout)["problems"]
     assert "spec.queries[by-key].keyBy: is key, but no record has a key" in problem
-    assert "--columns key=" in problem
+    listed = "'ts', 'value'" + (", 'device'" if format == "jsonl" else "")
+    said = f"the columns are {listed}; say which column has the key with --columns key=NAME, or drop keyBy"
+    assert said in problem
 
 
 HEARTBEAT = '{"ts": 1700000000000000}\n'

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from headwater.changes import Change
+from headwater.queries import Query
+from headwater.windows import Session, Tumbling
 from headwater_cli.app import main
+from headwater_cli.query import first_result
+from headwater_root import control
+from headwater_wire.v1 import control_pb2 as pb
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "factory.yaml"
 COMMAND = [sys.executable, "-m", "headwater_cli"]
@@ -191,3 +197,33 @@ def _command(entry: Path) -> str:
         return (entry / "cmdline").read_text() if entry.name.isdigit() else ""
     except OSError:
         return ""
+
+
+@pytest.mark.parametrize(
+    "query, said",
+    [
+        (
+            Query("q", Tumbling(1_000_000)),
+            "the first whole window is 2023-11-14 22:13:24.000 to 22:13:25.000 (1 s)",
+        ),
+        (
+            Query("q", Session(5)),
+            "the first session is that of the first event at or behind 2023-11-14 22:13:24.000",
+        ),
+        (
+            Query("q", Tumbling(count=7)),
+            "the first window is of the first 7 events at or behind 2023-11-14 22:13:24.000",
+        ),
+    ],
+)
+def test_the_first_result_is_told_with_times(query: Query, said: str) -> None:
+    change = Change("add", query, 1_700_000_004_000_000, 1)
+    reply = pb.AddQueryReply(edge=change.edge, first_result=control.first_result(change))
+    if bounds := control.first_window(change):
+        reply.first_window.start, reply.first_window.end = bounds
+    assert first_result(reply) == said
+
+
+def test_a_first_result_without_a_time_stays_as_the_root_says_it() -> None:
+    said = "the first window is that of the first event"
+    assert first_result(pb.AddQueryReply(first_result=said)) == said

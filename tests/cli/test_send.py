@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import random
 import re
 import shlex
@@ -28,7 +29,7 @@ from headwater_cli.generator import AFTER
 from headwater_cli.sending import Options, Sending, as_json
 from headwater_source import Source
 from headwater_source.client import SourceClient
-from headwater_source.columns import Events
+from headwater_source.columns import Coded, Events
 from headwater_source.readers import Reader, columns_of, open_input
 from tests.patience import PATIENCE
 from tests.tree.processes import Tree, tree
@@ -290,6 +291,72 @@ def test_heartbeats_of_the_clock_and_a_generator(shared: Tree, tmp_path: Path) -
     assert said["accepted"] == 150
     assert 5 < said["heartbeats"] < 120
     assert said["counted"] == said["accepted"] + said["heartbeats"]
+
+
+async def until_heartbeats(sending: Sending, count: int) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while sending.summary.heartbeats < count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", [None, "gateway-1"])
+def test_heartbeats_open_no_source_beside_those_that_records_name(tmp_path: Path, name: str | None) -> None:
+    said = Coded.of(["s0", "s1"])
+
+    def parts() -> Iterator[Events]:
+        ts = np.array([NOW, NOW])
+        yield Events(ts, np.ones(2), key=Coded.of(["k", "k"]), source=said)
+        until = time.monotonic() + PATIENCE
+        while sending.summary.heartbeats < 4 and time.monotonic() < until:
+            time.sleep(0.01)
+        yield Events(ts + 1, np.ones(2), key=Coded.of(["k", "k"]), source=said)
+
+    options = Options(NOWHERE, name=name, spool=tmp_path, heartbeat=200_000, timeout=0)
+    sending = Sending(options, print)
+    with pytest.raises(TimeoutError):
+        asyncio.run(sending.run(parts()))
+    assert sending.summary.heartbeats >= 4
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["s0", "s1"]
+
+
+@pytest.mark.parametrize("header, is_opened", [("ts,value,key", True), ("ts,value,key,source", False)])
+def test_a_silent_input_has_heartbeats_of_its_name_unless_its_header_has_sources(
+    tmp_path: Path, header: str, is_opened: bool
+) -> None:
+    path, spools = tmp_path / "x", tmp_path / "spools"
+    os.mkfifo(path)
+    options = Options(NOWHERE, name="silent", spool=spools, heartbeat=50_000, timeout=0)
+    sending = Sending(options, print)
+
+    async def program() -> None:
+        with open(os.open(path, os.O_RDWR), "wb", buffering=0) as pipe:
+            pipe.write(f"{header}\n".encode())
+            reader = open_input(str(path), "csv")
+            running = asyncio.create_task(sending.run(reader))
+            if is_opened:
+                await until_heartbeats(sending, 2)
+            else:
+                await asyncio.sleep(0.5)
+            pipe.write(f"{NOW},1,k{'' if is_opened else ',s'}\n".encode())
+        with pytest.raises(TimeoutError):
+            await running
+
+    asyncio.run(program())
+    assert [each.name for each in spools.iterdir()] == (["silent"] if is_opened else ["s"])
+
+
+def test_a_source_that_has_nothing_to_send_is_named_and_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater_cli.sending.EMPTY_SECONDS", 0.3)
+    path = written(tmp_path / "x.csv", [])
+    done = send(NOWHERE, path, "--name", "s", "--json", spool=tmp_path / "spools")
+    assert done.exit_code == 0, done.stderr
+    said = summary(done)
+    assert (said["ok"], said["connected"], said["left"]) == (True, False, 0)
+    assert said["waits"]["s"].startswith("not taken in for 0 s: ")
+    assert NOWHERE in said["waits"]["s"]
+    assert "; nothing of it is left to send" in done.stderr
 
 
 def test_late_and_rejected_events_are_settled_and_not_said_to_be_counted(
