@@ -15,7 +15,8 @@ pytestmark = pytest.mark.promise(
 )
 
 # What an API server cannot tell, and the operator does: what stands in a list of aggregates (a field that is
-# a string or a list has no schema for its items), functions of packages, and folders by way of ".".
+# a string or a list has no schema for its items), functions of packages, folders by way of ".", and those that
+# a sink has beside its path.
 _LATER = {
     ("spec.queries[q].aggregate[1]", "no usable k"),
     ("spec.queries[q].aggregate", "twice"),
@@ -25,7 +26,8 @@ _LATER = {
 
 
 def _is_later(document: dict[str, Any], field: str, told: str) -> bool:
-    return (field, told) in _LATER or (field == "spec.root.sinks[1].path" and "./" in str(document))
+    of_folder = field == "spec.root.sinks[1].path" and any(part in str(document) for part in ("./", ".files"))
+    return (field, told) in _LATER or of_folder
 
 
 def _blames(verdict: Verdict, field: str) -> bool:
