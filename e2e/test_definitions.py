@@ -15,8 +15,8 @@ pytestmark = pytest.mark.promise(
 )
 
 # What an API server cannot tell, and the operator does: what stands in a list of aggregates (a field that is
-# a string or a list has no schema for its items), functions of packages, folders by way of ".", and those that
-# a sink has beside its path.
+# a string or a list has no schema for its items), functions of packages, folders by way of ".", and those
+# that a sink has beside its path.
 _LATER = {
     ("spec.queries[q].aggregate[1]", "no usable k"),
     ("spec.queries[q].aggregate", "twice"),
