@@ -15,7 +15,7 @@ from headwater.partials import Partial
 from headwater.queries import Query
 from headwater.results import Result
 from headwater.root import Root
-from headwater.verification import differences, spec_of
+from headwater.verification import differences, row_of, spec_of
 from tests.strategies import Stream, Tree
 
 
@@ -27,20 +27,7 @@ def batch_of(events: Sequence[oracle.Event]) -> Batch:
 
 
 def rows_of(results: Iterable[Result]) -> list[oracle.Row]:
-    return [
-        oracle.Row(
-            r.query,
-            r.site,
-            r.key,
-            r.start,
-            r.end,
-            r.count,
-            r.values,
-            first_time=r.first_time,
-            last_time=r.last_time,
-        )
-        for r in results
-    ]
+    return [row_of(r) for r in results]
 
 
 def expected_rows(queries: Iterable[Query], streams: Sequence[Stream]) -> list[oracle.Row]:

@@ -11,6 +11,7 @@ from typing import Any
 from headwater.durations import microseconds
 from headwater.oracle import Custom, Decision, Row, Spec
 from headwater.queries import Query
+from headwater.results import Result
 from headwater.root import Root
 from headwater.windows import Punctuation, Session, Tumbling, Window, is_count, length_and_slide
 
@@ -44,6 +45,21 @@ def spec_of(
         end=end,
         emitted_until=emitted_until,
         incarnation=incarnation,
+    )
+
+
+def row_of(result: Result) -> Row:
+    """A window of the engine in the oracle's words."""
+    return Row(
+        result.query,
+        result.site,
+        result.key,
+        result.start,
+        result.end,
+        result.count,
+        result.values,
+        first_time=result.first_time,
+        last_time=result.last_time,
     )
 
 

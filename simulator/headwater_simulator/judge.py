@@ -27,7 +27,7 @@ from headwater.queries import Query
 from headwater.results import Result
 from headwater.root import Root
 from headwater.sources import SourceId
-from headwater.verification import decisions_of, differences
+from headwater.verification import decisions_of, differences, row_of
 from headwater_root.lives import Lives
 from headwater_simulator.plans import FAR
 
@@ -300,20 +300,5 @@ class Judge:
         expected = oracle.windows(
             events, sources, specs, decisions=decisions_of(engine), watermark=engine.watermark
         )
-        rows = [
-            oracle.Row(
-                r.query,
-                r.site,
-                r.key,
-                r.start,
-                r.end,
-                r.count,
-                r.values,
-                first_time=r.first_time,
-                last_time=r.last_time,
-            )
-            for position in sorted(found)
-            for r in found[position]
-            if r.query in mine
-        ]
+        rows = [row_of(r) for position in sorted(found) for r in found[position] if r.query in mine]
         return differences(expected, rows)

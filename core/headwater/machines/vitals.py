@@ -5,7 +5,6 @@ All of it is of this process alone: nothing here is logged, and no decision abou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headwater.machines.messages import Register
@@ -76,10 +75,6 @@ class Vitals:
         node.reports = {
             stall.source: _report(stall, node.reports.get(stall.source), now) for stall in message.stalls
         }
-
-    def keep(self, nodes: Iterable[str]) -> None:
-        """Forget all others."""
-        self._nodes = {name: self._nodes[name] for name in nodes if name in self._nodes}
 
     def heard(self, node: str) -> int | None:
         """When a node was last heard; None: not by this process."""
