@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -48,9 +49,9 @@ class Authority:
     def issue(
         self, *names: str, role: str | None = None, file: str | None = None, lasts: timedelta = DAY
     ) -> Credentials:
-        """A certificate for names, in files that are called after the first of them or `file`."""
+        """A certificate for names and IP addresses, in files called after the first of them or `file`."""
         key = ec.generate_private_key(ec.SECP256R1())
-        held: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
+        held: list[x509.GeneralName] = [_general_name(name) for name in names]
         if role is not None:
             held.append(x509.UniformResourceIdentifier(f"headwater:role:{role}"))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a party")])
@@ -64,6 +65,13 @@ class Authority:
         _written(found.key, key)
         found.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         return found
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _written(path: Path, key: ec.EllipticCurvePrivateKey) -> Path:

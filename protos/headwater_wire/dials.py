@@ -21,3 +21,17 @@ class Dials:
         """The connection of this number is of no use: whoever comes next makes another one, once for all."""
         if self.number(address) == number:
             self._numbers[address] = number + 1
+
+
+def one_of(addresses: str, number: int) -> str:
+    """Which of several addresses a connection goes to; one that fails leads to the next.
+
+    They are written as gRPC writes them: `ipv4:10.0.0.4:7070,10.0.0.5:7070`. Given the whole, gRPC compares
+    a certificate with all of it, as if that were one name.
+    """
+    first, *others = addresses.split(",")
+    if not others:
+        return addresses
+    scheme = next((each for each in ("ipv4:", "ipv6:") if first.startswith(each)), "")
+    given = [first.removeprefix(scheme), *others]
+    return scheme + given[number % len(given)]

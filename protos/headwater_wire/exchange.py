@@ -23,7 +23,7 @@ from headwater.machines.messages import Message, Send
 from headwater.sources import NAME_LIMIT
 from headwater_wire.connections import Connections
 from headwater_wire.credentials import Credentials
-from headwater_wire.dials import Dials
+from headwater_wire.dials import Dials, one_of
 from headwater_wire.errors import Malformed, NoRoom, OtherPrograms
 from headwater_wire.gate import Gate
 from headwater_wire.hosts import host_of
@@ -517,11 +517,14 @@ class Exchange:
             ("headwater.dial", number),
         )
         if self._credentials is None:
-            return grpc.aio.insecure_channel(address, options=options)
+            # gRPC itself tries all of several IP addresses at once, but knows no list of names.
+            target = address if address.startswith(("ipv4:", "ipv6:")) else one_of(address, number)
+            return grpc.aio.insecure_channel(target, options=options)
         # A parent is known by its name, wherever it runs.
         override = (("grpc.ssl_target_name_override", name),) if name else ()
         channel = self._credentials.channel()
-        return grpc.aio.secure_channel(address, channel, options=(*options, *override))
+        target = one_of(address, number)
+        return grpc.aio.secure_channel(target, channel, options=(*options, *override))
 
     async def _saying(self, queue: Outgoing, reader: int, taken: asyncio.Event) -> AsyncIterator[bytes]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()

@@ -6,15 +6,19 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import grpc
 import grpc.aio
+import pytest
 
 from headwater.machines.messages import Challenge, Message, Send
-from headwater_wire.dials import Dials
+from headwater_wire.dials import Dials, one_of
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
+from tests.certificates import Authority
 from tests.patience import PATIENCE
+from tests.wire.parties import Party, parties, until
 
 
 def test_a_connection_is_given_up_once_for_all() -> None:
@@ -24,6 +28,51 @@ def test_a_connection_is_given_up_once_for_all() -> None:
     # The others have found out the same.
     dials.renew("a", 0)
     assert (dials.number("a"), dials.number("b")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "addresses, targets",
+    [
+        ("10.0.0.4:7070", ["10.0.0.4:7070"] * 3),
+        ("ipv4:10.0.0.4:7070", ["ipv4:10.0.0.4:7070"] * 3),
+        (
+            "ipv4:10.0.0.4:7070,10.0.0.5:7071",
+            ["ipv4:10.0.0.4:7070", "ipv4:10.0.0.5:7071", "ipv4:10.0.0.4:7070"],
+        ),
+        ("ipv6:[fd00::4]:7070,[fd00::5]:7070", ["ipv6:[fd00::4]:7070", "ipv6:[fd00::5]:7070"]),
+        ("a.plant:7070,b.plant:7070", ["a.plant:7070", "b.plant:7070"]),
+    ],
+)
+def test_of_several_addresses_each_attempt_goes_to_the_next(addresses: str, targets: list[str]) -> None:
+    assert [one_of(addresses, number) for number in range(len(targets))] == targets
+
+
+def test_with_certificates_a_child_is_found_at_any_of_several_addresses(tmp_path: Path) -> None:
+    """Each is compared with the certificate of the child that is there."""
+    authority = Authority(tmp_path)
+
+    async def run() -> None:
+        child = Party("child-2", authority.issue("child-2", "127.0.0.1", role="node"))
+        source = Party("s1", authority.issue("s1"))
+        async with parties(child, source):
+            port = await child.exchange.serve("127.0.0.1:0")
+            address = f"ipv4:127.0.0.1:{_free_port()},127.0.0.1:{port}"
+            source.exchange.connect(address, "", "root")
+            await until(lambda: source.exchange.uplink.connected)
+            assert source.exchange.uplink.peer == "child-2"
+
+    asyncio.run(run())
+
+
+def test_a_child_is_found_at_any_of_several_names() -> None:
+    async def run() -> None:
+        child, source = Party("child-2"), Party("s1")
+        async with parties(child, source):
+            port = await child.exchange.serve("127.0.0.1:0")
+            source.exchange.connect(f"localhost:{_free_port()},localhost:{port}", "", "root")
+            await until(lambda: source.exchange.uplink.connected)
+
+    asyncio.run(run())
 
 
 def _free_port() -> int:
