@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from headwater.events import Batch
 from headwater.progress import Source
-from headwater.rows import TS_MAX
 from headwater.sources import SourceId
 from headwater_wire.offences import Offence, Offences
 
@@ -28,16 +27,22 @@ class Future:
         self.limit = wall + self.bound
         return self.limit
 
+    def settle(self, sources: Mapping[str, Source]) -> None:
+        """Drop the sources that have left, and those that have gone on: in time, or by a skip."""
+        for name, record in list(self.waiting.items()):
+            source = sources.get(name)
+            if source is None:
+                del self.waiting[name]
+            elif source.position >= record:
+                del self.waiting[name]
+                log.info("a source goes on", extra={"source": SourceId.of(name).name})
+
     def look(self, batch: Batch, sources: Mapping[str, Source]) -> None:
         """See whether a source that has sent a batch has to wait with the rest of it."""
-        for name in [name for name in self.waiting if name not in sources]:
-            del self.waiting[name]
+        self.settle(sources)
         source = sources.get(batch.source)
         if source is None:
             return
-        if source.position >= self.waiting.get(source.name, TS_MAX):
-            del self.waiting[source.name]
-            log.info("a source goes on", extra={"source": SourceId.of(source.name).name})
         place = source.position + 1 - batch.first
         if not 0 <= place < len(batch) or source.name in self.waiting:
             return

@@ -228,6 +228,7 @@ class NodeRuntime:
             who = SourceId.of(name).name
             self.exchange.offences.note(Offence.RECORDS, who, f"records cannot count: {reason}", times=count)
         self.ahead.settle(machine.sources)
+        self.future.settle(machine.sources)
         if again:
             sends = machine.tick(now())
             self.repeated += sum(isinstance(send.message, Delivery) for send in sends)

@@ -237,6 +237,7 @@ def _stall(stall: Stall) -> pb.Stall:
         quiet=max(stall.quiet, 0),
         idle_in=stall.idle_in,
         node=stall.node,
+        record=stall.record,
     )
 
 
@@ -246,7 +247,8 @@ def _heard_stalls(body: pb.Register) -> Iterator[Stall]:
         if each.reason in _STALLS and len(each.node.encode()) <= NAME_LIMIT:
             idle_in = min(each.idle_in, TS_MAX) if each.HasField("idle_in") else None
             reason, quiet = _STALLS[each.reason], min(each.quiet, TS_MAX)
-            yield Stall(name_of(each.source), reason, quiet, idle_in, each.node)
+            record = min(each.record, TS_MAX)
+            yield Stall(name_of(each.source), reason, quiet, idle_in, each.node, record)
 
 
 def _welcome(message: said.Welcome) -> tuple[str, Any]:

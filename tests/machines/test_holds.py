@@ -114,6 +114,25 @@ def test_what_the_child_says_is_the_reason(reason: Reason) -> None:
     assert "fog-3" in hold.message or reason is not Reason.BACKPRESSURE
 
 
+def test_a_record_too_far_in_the_future_is_named_with_the_command_that_skips_it() -> None:
+    scene = Scene(1)
+    scene.wait(10)
+    scene.look(Stall(name(0), Reason.FUTURE, 0, record=1204))
+    (hold,), _ = scene.holds()
+    assert "record 1204 lies too far in the future" in hold.message
+    assert "headwater source skip s0 1204" in hold.message
+
+
+def test_a_child_that_has_died_is_named_as_silent_and_not_by_what_it_reported_before() -> None:
+    scene = Scene(1)
+    scene.wait(10)
+    scene.look(Stall(name(0), Reason.BACKPRESSURE, 0, node="fog-3"))
+    assert scene.holds()[0][0].reason is Reason.BACKPRESSURE
+    scene.wait(6)
+    scene.look(child=False)
+    assert scene.holds()[0][0].reason is Reason.CHILD_SILENT
+
+
 def test_a_child_that_is_silent_is_told_of_and_not_its_sources() -> None:
     scene = Scene(2)
     scene.wait(30)

@@ -68,8 +68,9 @@ def test_a_clock_that_is_ahead_and_too_many_keys_are_told_apart_from_silence() -
     acked(machine, 1)
     assert stall(machine, REPEAT + 1).reason is Reason.QUARANTINE
     other = reading()
-    other.beyond_clock = {NAME}
-    assert stall(other, REPEAT + 1).reason is Reason.FUTURE
+    other.beyond_clock = {NAME: 7}
+    found = stall(other, REPEAT + 1)
+    assert (found.reason, found.record) == (Reason.FUTURE, 7)
 
 
 def test_a_source_whose_records_wait_is_not_reported_as_silent() -> None:

@@ -95,6 +95,21 @@ def test_a_source_from_the_future_waits_and_goes_on(caplog: pytest.LogCaptureFix
     assert (vars(caplog.records[0])["seq"], vars(caplog.records[0])["ts"]) == (3, 5_000)
 
 
+def test_a_source_whose_record_is_skipped_waits_no_longer_before_it_sends_again() -> None:
+    node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(0, Offences())
+    node.admit("s", lateness=0)
+    batch = Batch("s", 1, ts=[5_000], value=[1.0])
+    node.read_until(future.until(0))
+    node.push(batch)
+    future.look(batch, node.sources)
+    future.settle(node.sources)
+    assert future.waiting == {"s": 1}
+    node.skip("s", 1)
+    node.push(batch)
+    future.settle(node.sources)
+    assert future.waiting == {}
+
+
 def test_a_source_that_leaves_waits_no_longer() -> None:
     node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(0, Offences())
     for name in ("a", "b"):

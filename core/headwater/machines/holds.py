@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 from headwater.machines.members import Members
 from headwater.machines.movement import Movement
-from headwater.machines.stalls import WORST, Reason
+from headwater.machines.stalls import WORST, Reason, Stall
 from headwater.machines.vitals import Report, Vitals
 from headwater.progress import Source
 from headwater.rows import TS_MIN
 from headwater.sources import SourceId
 
-# A source or node that was silent for longer is reported, in microseconds; nodes speak every two seconds.
-PATIENCE, NODE_PATIENCE = 5_000_000, 10_000_000
+# For how long a source has not moved, or a child has been silent, before it is reported, in microseconds.
+# Nodes speak every two seconds.
+PATIENCE = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def _hold_of_source(
         said = f"no child that takes part reads it{who}"
         return Hold(Reason.NO_CHILD, said, moved, source.name, child or "", behind=behind)
     heard = vitals.heard(child)
-    if now - (began if heard is None else heard) > NODE_PATIENCE:
+    if now - (began if heard is None else heard) > PATIENCE:
         since = began if heard is None else heard
         said = "nothing is heard of the child that reads it; it is waited for until that is back or another "
         said += "child reads it"
@@ -117,8 +118,15 @@ def _hold_of_report(report: Report, moved: int, source: str, child: str, behind:
     if stall.reason is Reason.SILENT:
         said, since, idle_at = "it sends nothing", report.since, report.idle_at
     else:
-        said, since, idle_at = _MESSAGES[stall.reason].format(node=stall.node), moved, None
+        said, since, idle_at = _format_message(stall, source), moved, None
     return Hold(stall.reason, said, since, source, child, stall.node, idle_at, behind)
+
+
+def _format_message(stall: Stall, source: str) -> str:
+    if stall.reason is Reason.FUTURE and stall.record:
+        said = f"record {stall.record} lies too far in the future: set its clock, or skip the record with "
+        return said + f"headwater source skip {SourceId.of(source).name} {stall.record}"
+    return _MESSAGES[stall.reason].format(node=stall.node)
 
 
 _MESSAGES = {

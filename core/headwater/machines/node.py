@@ -4,7 +4,7 @@ below it, and each sends batches up (protocol, rules 6 to 10, 18, 19).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 
@@ -73,8 +73,9 @@ class NodeMachine:
         self.told: tuple[str, str] | None = None
         # Whether it asks the root who its parent is, and sends nothing else meanwhile.
         self.asks = False
-        # The sources whose next event lies too far beyond the clock; the caller has the clock, and says so.
-        self.beyond_clock: Container[str] = ()
+        # The sources whose next event lies too far beyond the clock, each with the number of that record. The
+        # caller has the clock and fills this.
+        self.beyond_clock: Mapping[str, int] = {}
 
     # The caller's side
 
@@ -262,7 +263,7 @@ class NodeMachine:
         if name in self._below.keys.over:
             return Stall(name, Reason.QUARANTINE, quiet)
         if name in self.beyond_clock:
-            return Stall(name, Reason.FUTURE, quiet)
+            return Stall(name, Reason.FUTURE, quiet, record=self.beyond_clock[name])
         if unread and self._room.is_ahead(lane, name):
             return Stall(name, Reason.HORIZON, quiet)
         if unread or name in pending:

@@ -36,7 +36,8 @@ class Stall(NamedTuple):
     """One source as its child sees it; times in microseconds.
 
     `quiet` is how long ago the child last heard of it, `idle_in` when the child asks the root to declare it
-    idle (None: not as things stand), `node` from whom backpressure comes.
+    idle (None: not as things stand), `node` from whom backpressure comes, and `record` the number of the
+    record that lies too far in the future (0: the child does not say).
     """
 
     source: str
@@ -44,3 +45,4 @@ class Stall(NamedTuple):
     quiet: int
     idle_in: int | None = None
     node: str = ""
+    record: int = 0

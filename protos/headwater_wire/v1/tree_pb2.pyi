@@ -98,7 +98,7 @@ class Register(_message.Message):
     def __init__(self, node: _Optional[str] = ..., token: _Optional[str] = ..., child: _Optional[bool] = ..., address: _Optional[str] = ..., generation: _Optional[int] = ..., echo: _Optional[str] = ..., parent: _Optional[str] = ..., items: _Optional[int] = ..., stalls: _Optional[_Iterable[_Union[Stall, _Mapping]]] = ...) -> None: ...
 
 class Stall(_message.Message):
-    __slots__ = ("source", "reason", "quiet", "idle_in", "node")
+    __slots__ = ("source", "reason", "quiet", "idle_in", "node", "record")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[Stall.Reason]
@@ -118,12 +118,14 @@ class Stall(_message.Message):
     QUIET_FIELD_NUMBER: _ClassVar[int]
     IDLE_IN_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     source: Named
     reason: Stall.Reason
     quiet: int
     idle_in: int
     node: str
-    def __init__(self, source: _Optional[_Union[Named, _Mapping]] = ..., reason: _Optional[_Union[Stall.Reason, str]] = ..., quiet: _Optional[int] = ..., idle_in: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    record: int
+    def __init__(self, source: _Optional[_Union[Named, _Mapping]] = ..., reason: _Optional[_Union[Stall.Reason, str]] = ..., quiet: _Optional[int] = ..., idle_in: _Optional[int] = ..., node: _Optional[str] = ..., record: _Optional[int] = ...) -> None: ...
 
 class Registered(_message.Message):
     __slots__ = ("node", "token", "generation", "queries", "changes", "assigned", "nonce", "keys_per_source", "parent", "address", "return_timeout")
