@@ -455,6 +455,36 @@ def test_times_of_another_unit_are_refused_unless_it_is_given(
     assert "unit" in error_of(events, query, unit="minutes")
 
 
+@pytest.mark.parametrize("form", [list, np.array, pa.array, pd.Series, pl.Series])
+def test_times_may_be_floats_of_a_unit(form: Callable[[Any], Any]) -> None:
+    """As `time.time()` gives them: each is read as the decimal number that Python prints for it."""
+    query = Query("q", Session(gap=1))
+    seconds = [1_700_000_000.1, 1_700_000_000.123457, 1_700_000_001.0]
+    starts = [1_700_000_000_100_000, 1_700_000_000_123_457, 1_700_000_001_000_000]
+    assert [r.start for r in aggregate({"ts": form(seconds)}, query, unit="s")] == starts
+    assert [r.start for r in aggregate({"ts": form([0.25])}, query, unit="ms")] == [250]
+    told = error_of({"ts": form(seconds)}, query)["ts"]
+    assert 'with a fraction; this looks like seconds: unit="s"' in told
+    assert 'these look like seconds: unit="s"' in error_of({"ts": form(seconds[2:])}, query)["ts"]
+    mixed = [1_700_000_000_000_000_999, 1_700_000_000_000_002_000.0, 1 << 1_100]
+    found = [r.start for r in aggregate({"ts": mixed}, query, unit="ns")]
+    assert found == [1_700_000_000_000_000, 1_700_000_000_000_002]
+    whole = [1_700_000_000_000_000.0]
+    assert [r.start for r in aggregate({"ts": form(whole)}, query)] == [1_700_000_000_000_000]
+
+
+@pytest.mark.parametrize(
+    "ts, said",
+    [
+        ([1.5, None], "has no time in row 1"),
+        (np.array([math.nan]), "has no time in row 0"),
+        ([1.5, math.inf], "holds inf (row 1)"),
+    ],
+)
+def test_floats_that_are_no_times_are_named_with_their_row(ts: Any, said: str) -> None:
+    assert said in error_of({"ts": ts}, Query("q", Tumbling("1s")), unit="s")["ts"]
+
+
 @pytest.mark.parametrize("ts", [0, 1_000_000, 90_000_000, 1_700_000_000_000_000])
 def test_small_times_and_microseconds_need_no_unit(ts: int) -> None:
     assert [r.count for r in aggregate({"ts": [ts]}, Query("q", Tumbling("1s")))] == [1]

@@ -5,9 +5,11 @@ Data frames and Arrow tables are read by what they can do, so neither library is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from types import NoneType
 from typing import Any
 
@@ -23,6 +25,8 @@ from headwater.rows import TS_MAX, TS_MIN, Array, Ints
 from headwater.timeunits import (
     TimeUnit,
     column_to_microseconds,
+    decimal_to_microseconds,
+    fraction_remedy,
     time_unit_problem,
     to_microseconds,
     unit_problem,
@@ -55,8 +59,8 @@ def aggregate(
 
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
-    The key column is `key`, or what the queries name with `key_by`. Times are integers, or dates or
-    ISO 8601 text (without a zone: UTC). Integers are of `unit` (s, ms, us, ns); without one they are
+    The key column is `key`, or what the queries name with `key_by`. Times are numbers, or dates or
+    ISO 8601 text (without a zone: UTC). Numbers are of `unit` (s, ms, us, ns); without one they are whole
     microseconds, and refused if the first ones look like another unit. A missing value (None, null, NA)
     is no value, and beside a mark NaN
     is none either; any other NaN is rejected. Rows of a source count in the order in which they stand.
@@ -321,6 +325,8 @@ def _times(name: str, column: Any, unit: TimeUnit | None, problems: list[Problem
     """Times as microseconds; what int64 cannot hold becomes a time that is rejected."""
     given, nulls = _plain(column)
     remedy = "give integers (microseconds since the epoch, or of another unit=), dates or ISO 8601 text"
+    if _is_float_column(given):
+        return _times_of_numbers(name, list(map(_number, given)), unit, problems)
     if isinstance(given, list):
         try:
             if set(map(type, given)) <= {int}:
@@ -357,6 +363,45 @@ def _of_unit(name: str, numbers: Ints, unit: TimeUnit | None, problems: list[Pro
     if problem is not None:
         problems.append(problem)
     return numbers
+
+
+def _is_float_column(given: Array | list[Any]) -> bool:
+    """Whether a column holds numbers of which one is a float."""
+    if isinstance(given, np.ndarray):
+        return bool(given.dtype.kind == "f")
+    kinds = set(map(type, given))
+    return any(issubclass(kind, float | np.floating) for kind in kinds) and all(
+        issubclass(kind, int | float | np.integer | np.floating | NoneType) and kind is not bool
+        for kind in kinds
+    )
+
+
+def _number(given: Any) -> int | float:
+    """A number as Python has it; NaN for none."""
+    if given is None:
+        return math.nan
+    return int(given) if isinstance(given, int | np.integer) else float(given)
+
+
+def _times_of_numbers(
+    name: str, given: Sequence[int | float], unit: TimeUnit | None, problems: list[Problem]
+) -> Ints:
+    """Numbers as microseconds, a float as the shortest decimal number that stands for it."""
+    found = []
+    for row, number in enumerate(given):
+        if isinstance(number, float) and not math.isfinite(number):
+            said = f"holds {number} (row {row})" if math.isinf(number) else f"has no time in row {row}"
+            problems.append(Problem(name, said, "give each event a time"))
+            return np.empty(0, np.int64)
+        decimal = Decimal(repr(number))
+        if unit is None and decimal != decimal.to_integral_value():
+            said = f"holds {number} (row {row}), with a fraction"
+            problems.append(Problem(name, said, fraction_remedy(decimal, 'unit="{unit}"')))
+            return np.empty(0, np.int64)
+        at = decimal_to_microseconds(decimal, unit or "us")
+        found.append(at if TS_MIN <= at <= TS_MAX else TS_MAX)
+    times = np.array(found, np.int64)
+    return times if unit is not None else _of_unit(name, times, unit, problems)
 
 
 def _time(moment: Any, unit: TimeUnit | None) -> int | None:

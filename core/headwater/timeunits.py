@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Literal, get_args
+
+import numpy as np
 
 from headwater.durations import MILLISECOND, SECOND
 from headwater.errors import Problem
@@ -32,6 +37,20 @@ def time_unit_problem(unit: object) -> Problem | None:
 def to_microseconds(number: int, unit: TimeUnit) -> int:
     """One time as microseconds; what is finer is cut off."""
     return number // 1_000 if unit == "ns" else number * _SCALES[unit]
+
+
+def decimal_to_microseconds(number: Decimal, unit: TimeUnit) -> int:
+    """One time with a fraction as microseconds; what is finer is cut off."""
+    return math.floor(Fraction(number) * to_microseconds(1_000, unit) / 1_000)
+
+
+def fraction_remedy(number: Decimal, option: str) -> str:
+    """What to do about a time with a fraction and without a unit: give the unit that it looks like."""
+    whole = math.floor(number)
+    unit = likely_unit(np.array([whole], np.int64)) if TS_MIN <= whole <= TS_MAX else None
+    if unit is None:
+        return f"say which unit it is, such as {option.format(unit='s')}, or give whole microseconds"
+    return f"this looks like {WORDS[unit]}: {option.format(unit=unit)}"
 
 
 def column_to_microseconds(numbers: Ints, unit: TimeUnit) -> Ints:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -62,10 +61,12 @@ class CsvReader(LineReader):
         # Several fields may share a column, which the table must hold only once.
         wanted = list(dict.fromkeys(self._found.values()))
         for _ in range(2):
+            # Of Arrow itself: its threads may outlive an error, and must not read a Python object then.
+            buffer: Any = pa.BufferReader(data)
             types[self._found["ts"]] = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             try:
                 table = arrow_csv.read_csv(
-                    io.BytesIO(data),
+                    buffer,
                     read_options=arrow_csv.ReadOptions(column_names=self._header, block_size=len(data) + 1),
                     parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
                     convert_options=arrow_csv.ConvertOptions(

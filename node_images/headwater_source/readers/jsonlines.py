@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -43,6 +42,8 @@ class JsonReader(LineReader):
             # An empty line would make up for a line with two objects.
             raise Refused
         for _ in range(2):
+            # Of Arrow itself: its threads may outlive an error, and must not read a Python object then.
+            buffer: Any = pa.BufferReader(data)
             moment = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             types = {"ts": moment, "value": pa.float64()}
             schema = pa.schema(
@@ -50,7 +51,7 @@ class JsonReader(LineReader):
             )
             try:
                 table = arrow_json.read_json(
-                    io.BytesIO(data),
+                    buffer,
                     read_options=arrow_json.ReadOptions(block_size=len(data) + 1),
                     parse_options=arrow_json.ParseOptions(
                         explicit_schema=schema, unexpected_field_behavior="ignore"

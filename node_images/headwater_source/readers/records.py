@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from headwater.errors import PermanentError, Problem
 from headwater.events import name_problem
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
-from headwater.timeunits import WORDS, TimeUnit, likely_unit, to_microseconds
+from headwater.timeunits import TimeUnit, decimal_to_microseconds, fraction_remedy, to_microseconds
 from headwater_source.columns import Coded, Events
 from headwater_source.readers.times import TIME_UNIT_OPTION, Times
 
@@ -188,28 +187,14 @@ def moment(given: Any, unit: TimeUnit | None = None, option: str = TIME_UNIT_OPT
         if given == given.to_integral_value():
             given = int(given)
         elif unit is None:
-            raise Wrong(f"is {given}, with a fraction", _unit_remedy(given, option))
+            raise Wrong(f"is {given}, with a fraction", fraction_remedy(given, option))
         else:
-            return _scaled(given, unit)
+            return _bounded(decimal_to_microseconds(given, unit))
     if not isinstance(given, int) or isinstance(given, bool):
         raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
         raise Wrong(f"is {_shown.repr(given)}, beyond 64 bits", _TS_REMEDY)
     return _bounded(to_microseconds(given, unit or "us"))
-
-
-def _unit_remedy(number: Decimal, option: str) -> str:
-    """What to do about a time with a fraction: give the unit that it looks like."""
-    whole = math.floor(number)
-    unit = likely_unit(np.array([whole], np.int64)) if TS_MIN <= whole <= TS_MAX else None
-    if unit is None:
-        return f"say which unit it is, such as {option.format(unit='s')}, or give whole microseconds"
-    return f"this looks like {WORDS[unit]}: {option.format(unit=unit)}"
-
-
-def _scaled(number: Decimal, unit: TimeUnit) -> int:
-    """Microseconds of a number with a fraction; what is finer is cut off."""
-    return _bounded(math.floor(Fraction(number) * to_microseconds(1_000, unit) / 1_000))
 
 
 def _bounded(ts: int) -> int:
