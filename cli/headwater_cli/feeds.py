@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from headwater_cli.generator import KEYS, MARKS, SECOND, Columns, Sensor, last_beat
+from headwater_cli.generator import KEYS, MARKS, SECOND, START, Columns, Sensor
+from headwater_cli.heartbeats import AFTER
 from headwater_source.columns import Coded, Events
 
 # How many seconds of a sensor are made before they come again, if it sends once a second.
@@ -33,11 +34,14 @@ class Feed(Protocol):
 
 @dataclass(slots=True)
 class Generated:
-    """A sensor for some seconds: a part a second, then the heartbeat behind everything. It may be ended
-    before its time, while its parts are given."""
+    """A sensor for some seconds: a part a second, then a heartbeat `after` microseconds behind everything.
+
+    It may be ended before its time, while its parts are given.
+    """
 
     sensor: Sensor
     seconds: int
+    after: int = AFTER
 
     @property
     def name(self) -> str:
@@ -56,7 +60,10 @@ class Generated:
             yield events_of(second)
             if number >= self.seconds:
                 break
-        yield beat(last_beat(self.sensor.begin + self.seconds))
+        yield self._last_beat(self.seconds)
+
+    def _last_beat(self, seconds: int) -> Events:
+        return beat(START + (self.sensor.begin + seconds) * SECOND + self.after)
 
 
 @dataclass(slots=True)
@@ -73,7 +80,7 @@ class Repeated(Generated):
             part, later = first[number % period], number // period * period * SECOND
             yield Events(part.ts + later, part.value, key=part.key, mark=part.mark)
             number += 1
-        yield beat(last_beat(self.sensor.begin + number))
+        yield self._last_beat(number)
 
 
 @dataclass(slots=True)

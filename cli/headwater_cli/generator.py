@@ -15,8 +15,6 @@ START = 1_700_000_000 * SECOND
 KEYS = ("boiler", "capper", "chiller", "conveyor", "filler", "labeller", "mixer", "washer")
 MARKS = ("begin", "end")
 MARKS_A_SECOND = 6
-# How far behind the last event the heartbeat is that lets every window close.
-AFTER = 3_600 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +82,6 @@ class Sensor:
                 columns.mark.append(jobs % 2 if place % every == 0 else -1)
                 jobs += place % every == 0
             yield columns
-
-
-def last_beat(seconds: int) -> int:
-    """The time of the heartbeat behind everything."""
-    return START + seconds * SECOND + AFTER
 
 
 def sensors(topology: Topology) -> list[Sensor]:

@@ -17,7 +17,7 @@ from headwater.rows import TS_MIN
 from headwater.timeunits import TimeUnit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
-from headwater_cli.generator import AFTER
+from headwater_cli.heartbeats import AFTER, closing_span
 from headwater_cli.sending import key_remedy
 from headwater_cli.times import moment
 from headwater_node.configuration import FUTURE
@@ -46,6 +46,8 @@ class Piped:
     ) -> None:
         """Invalid if there is no event in it, or it cannot be read; BadRecord at one that is no event."""
         self._classes, self._keep = topology.sources, keep
+        # How far behind the last event the closing heartbeat lies.
+        self.closing_span = closing_span(topology)
         self.feeds: dict[str, Kept] = {}
         self.events = 0
         names: set[str] = set()

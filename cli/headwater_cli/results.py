@@ -27,17 +27,21 @@ class Results:
         # at a rank.
         self._timed = {query.id for query in queries if not is_count(query.window)}
         self._seen = ""
-        self.latest: deque[str] = deque(maxlen=LATEST)
         # By query, each with the number of the window: one query with many keys leaves room for others.
         self._by_query: dict[str, deque[tuple[int, str]]] = {}
         self._count = 0
 
-    def mixed(self) -> list[str]:
-        """The latest windows, as many of each query as there is room for, in the order in which they came."""
+    def mixed(self, most: int = LATEST, of_last: int | None = None) -> list[str]:
+        """The latest windows, as many of each query as there is room for, in the order in which they came.
+
+        `most` is how many are given, of the last `of_last` ones (None: of all).
+        """
+        after = 0 if of_last is None else self._count - of_last
+        by_query = [[each for each in lines if each[0] > after] for lines in self._by_query.values()]
         found: list[tuple[int, str]] = []
         for turn in range(1, LATEST + 1):
-            newest = [lines[-turn] for lines in self._by_query.values() if len(lines) >= turn]
-            found += sorted(newest, reverse=True)[: LATEST - len(found)]
+            newest = [lines[-turn] for lines in by_query if len(lines) >= turn]
+            found += sorted(newest, reverse=True)[: most - len(found)]
         return [line for _, line in sorted(found)]
 
     def look(self) -> int:
@@ -50,7 +54,6 @@ class Results:
             at = path.stat().st_ctime
             for row in resultlines.decode(path.read_bytes()):
                 line = self._lines.format(row)
-                self.latest.append(line)
                 self._count += 1
                 of_query = self._by_query.setdefault(row["query"], deque(maxlen=LATEST))
                 of_query.append((self._count, line))

@@ -30,6 +30,7 @@ from headwater_cli.following import ENDLESS, Following
 from headwater_cli.forwarding import forwarding
 from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
+from headwater_cli.heartbeats import AFTER, closing_span
 from headwater_cli.latency import Latency
 from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
@@ -45,8 +46,8 @@ from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
 
 PATIENCE = 120.0
-# How many windows of those that come at once are printed.
-ECHOED = 3
+# How many windows are printed at each look, and how many at once after looks without any.
+ECHOED, ECHOED_AT_ONCE = 3, 12
 # For so long sources send what came while they were connecting, in seconds.
 BEGINNING = 2.0
 # How often is told what is waited for, in seconds.
@@ -104,7 +105,9 @@ class Run:
                 found = generator.limited(found, events)
                 self.seconds = needed(found)
             kind = Repeated if rush else Generated
-            feeds = [kind(sensor, self.seconds) for sensor in found]
+            # Where sources end one after the other, none may hold back those that go on.
+            after = AFTER if scale or rush else closing_span(topology)
+            feeds = [kind(sensor, self.seconds, after) for sensor in found]
         node = topology.node
         self.planner: Planner | None = None
         if children is None and layers is None and node is not None:
@@ -298,7 +301,7 @@ class Run:
         # How long a pipe goes on, nobody knows.
         if self.piped is None and not self._scale:
             self._until = monotonic() + self.seconds + PATIENCE
-        tasks = self.senders.tasks
+        tasks, room = self.senders.tasks, 0
         while tasks:
             done, _ = await asyncio.wait(tasks, timeout=0.2)
             tasks -= done
@@ -312,11 +315,13 @@ class Run:
                 raise RuntimeError("not everything was counted in time")
             accepted = self.senders.tally.accepted
             self._sending.take(monotonic(), {"events": accepted, "bytes_up": self.senders.bytes_up})
-            found = self._results.look()
+            found, room = self._results.look(), min(room + ECHOED, ECHOED_AT_ONCE)
             if live is not None:
                 live.update(self.picture())
-            elif found and echo is not None:
-                for line in list(self._results.latest)[-min(found, ECHOED) :]:
+            elif echo is not None:
+                lines = self._results.mixed(room, found)
+                room -= len(lines)
+                for line in lines:
                     echo(line)
 
     async def _until_merging(self, begin: float, live: Live | None, echo: Echo | None) -> None:

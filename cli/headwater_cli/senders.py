@@ -17,7 +17,7 @@ from headwater.prefix import NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import Feed, Generated, beat
-from headwater_cli.generator import AFTER, SECOND
+from headwater_cli.generator import SECOND
 from headwater_cli.latency import Latency
 from headwater_cli.piped import UNNAMED, Piped
 from headwater_cli.processes import Process
@@ -199,7 +199,7 @@ class Senders:
                     piped.sent(feed, events.part(slice(accepted)))
         for name, source in opened.items():
             if name not in self.fenced:
-                feed, last = piped.feeds[name], beat(latest + AFTER)
+                feed, last = piped.feeds[name], beat(latest + piped.closing_span)
                 accepted = await self._give(feed, source, last, last=True)
                 piped.sent(feed, last.part(slice(accepted)))
         for name, source in opened.items():

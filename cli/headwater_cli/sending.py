@@ -17,7 +17,7 @@ from headwater.errors import InvalidSource, Problem
 from headwater_cli import handshakes
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import beat
-from headwater_cli.generator import AFTER
+from headwater_cli.heartbeats import AFTER
 from headwater_source.columns import Events
 from headwater_source.keys import MissingKeys, has_key
 from headwater_source.origin import directory_name, spools

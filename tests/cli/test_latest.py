@@ -34,3 +34,16 @@ def test_one_query_with_many_keys_leaves_room_for_others(tmp_path: Path) -> None
     _write(tmp_path, 3, row(query="load", key=None))
     results.look()
     assert sum(line.startswith("load") for line in results.mixed()) == 2
+
+
+def test_of_windows_that_come_at_once_some_of_every_query_are_printed(tmp_path: Path) -> None:
+    queries = [Query(id, Tumbling("10s"), "avg") for id in ("load", "trend")]
+    results = Results(tmp_path, queries, Latency(1))
+    _write(tmp_path, 1, row(query="load", key=None))
+    assert results.look() == 1
+    _write(tmp_path, 2, row(query="load", key=None), *(row() for _ in range(20)))
+    found = results.look()
+    assert [line.split()[0] for line in results.mixed(3, found)] == ["load", "trend", "trend"]
+    # Windows of looks before were printed then.
+    assert [line.split()[0] for line in results.mixed(12, found)].count("load") == 1
+    assert results.mixed(12, results.look()) == []

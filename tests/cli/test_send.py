@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 
 from headwater_cli.app import main
 from headwater_cli.feeds import Kept, beat
-from headwater_cli.generator import AFTER
+from headwater_cli.heartbeats import AFTER
 from headwater_cli.sending import Options, Sending, as_json
 from headwater_source import Source
 from headwater_source.client import SourceClient

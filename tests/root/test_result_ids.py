@@ -17,7 +17,8 @@ from headwater.root import Root
 from headwater.sources import SourceId
 from headwater.topology import topology_of
 from headwater.windows import Punctuation
-from headwater_cli.generator import KEYS, MARKS, last_beat, sensors
+from headwater_cli.generator import KEYS, MARKS, START, sensors
+from headwater_cli.heartbeats import AFTER
 from headwater_root import resultlines
 from tests.packages import EXAMPLES, example_function
 
@@ -34,6 +35,7 @@ def test_every_result_of_every_example_has_an_id_of_its_own(path: Path) -> None:
     for sensor, name in sources:
         root.admit(name, lateness=sensor.lateness, site=sensor.site)
     root.start()
+    last = START + SECONDS * 1_000_000 + AFTER
     for sensor, name in sources:
         first = 1
         for second in sensor.seconds(SECONDS):
@@ -49,7 +51,7 @@ def test_every_result_of_every_example_has_an_id_of_its_own(path: Path) -> None:
             )
             assert root.push(batch) == len(batch)
             first += len(batch)
-        root.push(Batch.from_records(name, first, [(last_beat(SECONDS), None, None, None)]))
+        root.push(Batch.from_records(name, first, [(last, None, None, None)]))
     found = list(root.take())
     assert {result.query for result in found} == {query.id for query in topology.queries}
     ids = [row["id"] for row in resultlines.decode(resultlines.encode(found))]
