@@ -23,15 +23,10 @@ class Dials:
             self._numbers[address] = number + 1
 
 
-def one_of(addresses: str, number: int) -> str:
-    """Which of several addresses a connection goes to; one that fails leads to the next.
-
-    They are written as gRPC writes them: `ipv4:10.0.0.4:7070,10.0.0.5:7070`. Given the whole, gRPC compares
-    a certificate with all of it, as if that were one name.
-    """
-    first, *others = addresses.split(",")
-    if not others:
-        return addresses
-    scheme = next((each for each in ("ipv4:", "ipv6:") if first.startswith(each)), "")
-    given = [first.removeprefix(scheme), *others]
-    return scheme + given[number % len(given)]
+def targets_of(addresses: str) -> list[str]:
+    """Several addresses as one target each: `ipv4:10.0.0.4:7070,10.0.0.5:7070`, or names without a scheme."""
+    if addresses.startswith(("unix:", "dns:")):
+        # In a path a comma is a character, and behind a name server stands one name.
+        return [addresses]
+    scheme = next((each for each in ("ipv4:", "ipv6:") if addresses.startswith(each)), "")
+    return [scheme + each.removeprefix(scheme) for each in addresses.split(",") if each] or [addresses]

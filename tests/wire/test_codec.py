@@ -14,6 +14,7 @@ from headwater.events import Batch
 from headwater.machines import messages as said
 from headwater.machines.messages import Crowded, Fenced, Hello, Probe, Registered, Silent
 from headwater.machines.records import Quarantined, Record, Released
+from headwater.machines.stalls import Reason, Stall
 from headwater.node import Node
 from headwater.partials import Partial
 from headwater.prefix import MarkState, Prefix
@@ -259,6 +260,21 @@ def test_a_welcome_says_by_which_column_queries_compute() -> None:
     unknown = codec.decode(envelope)
     assert unknown == replace(sent, key_by=None)
     assert codec.decode(codec.encode("c", "s", unknown)) == unknown
+
+
+def test_a_child_says_what_keeps_its_sources() -> None:
+    codec, source = Codec(), str(SourceId("s", 1))
+    stalls = (
+        Stall(source, Reason.FUTURE, 5, record=1_204),
+        Stall(source, Reason.SILENT, 7, idle_in=9),
+        Stall(source, Reason.BACKPRESSURE, 1, node="fog-3"),
+    )
+    sent = said.Register("c", "token", True, "here:1", stalls=stalls)
+    envelope = codec.encode("c", "root", sent)
+    assert codec.decode(envelope) == sent
+    # A child of the release before does not say which record it is.
+    envelope.register.stalls[0].ClearField("record")
+    assert codec.decode(envelope) == replace(sent, stalls=(stalls[0]._replace(record=0), *stalls[1:]))
 
 
 PREFIX = Prefix(7, 60, {"o": {None: MarkState(2, 55)}}, frozenset({9}), "opening")
