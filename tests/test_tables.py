@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import make_dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -479,10 +480,28 @@ def test_times_may_be_floats_of_a_unit(form: Callable[[Any], Any]) -> None:
         ([1.5, None], "has no time in row 1"),
         (np.array([math.nan]), "has no time in row 0"),
         ([1.5, math.inf], "holds inf (row 1)"),
+        (np.array([1.5, -math.inf]), "holds -inf (row 1)"),
+        (pd.Series([1.5, pd.NA], dtype=object), "has no time in row 1"),
+        (pd.Series([1.5, None], dtype="Float64"), "has no time in row 1"),
+        (pa.array([1.5, None]), "has no time in row 1"),
+        ([1.5, True], "holds True beside numbers (row 1)"),
+        ([1.5, "2026-05-01"], "holds '2026-05-01' beside numbers (row 1)"),
+        ([Decimal("NaN")], "has no time in row 0"),
+        (np.array([0.7], np.float32), "has dtype float32, whose numbers are too far apart for times"),
+        ([np.float32(0.7)], "holds a float32 (row 0), whose numbers are too far apart for times"),
     ],
 )
 def test_floats_that_are_no_times_are_named_with_their_row(ts: Any, said: str) -> None:
     assert said in error_of({"ts": ts}, Query("q", Tumbling("1s")), unit="s")["ts"]
+
+
+def test_times_may_be_decimals_beside_integers_of_any_size() -> None:
+    query = Query("q", Session(gap=1))
+    decimals = [Decimal("1.000001"), Decimal(2)]
+    for given in (decimals, pa.array(decimals), [*decimals, 10**5_000]):
+        results = aggregate({"ts": given}, query, unit="s")
+        assert [r.start for r in results] == [1_000_001, 2_000_000]
+    assert "with a fraction" in error_of({"ts": decimals}, query)["ts"]
 
 
 @pytest.mark.parametrize("ts", [0, 1_000_000, 90_000_000, 1_700_000_000_000_000])

@@ -21,11 +21,13 @@ from headwater.events import NO_MARK, Batch, is_number, is_whole, name_problem
 from headwater.queries import Query, validate
 from headwater.results import Results
 from headwater.root import Root
-from headwater.rows import TS_MAX, TS_MIN, Array, Ints
+from headwater.rows import TS_MAX, TS_MIN, Array, Floats, Ints
 from headwater.timeunits import (
     TimeUnit,
+    bounded,
     column_to_microseconds,
     decimal_to_microseconds,
+    floats_to_microseconds,
     fraction_remedy,
     time_unit_problem,
     to_microseconds,
@@ -40,6 +42,7 @@ NO_NAME = -1
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1)  # dates without a zone are UTC
 EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_REMEDY = "give numbers (microseconds since the epoch, or of another unit=), dates or ISO 8601 text"
 
 
 def aggregate(
@@ -62,8 +65,8 @@ def aggregate(
     The key column is `key`, or what the queries name with `key_by`. Times are numbers, or dates or
     ISO 8601 text (without a zone: UTC). Numbers are of `unit` (s, ms, us, ns); without one they are whole
     microseconds, and refused if the first ones look like another unit. A missing value (None, null, NA)
-    is no value, and beside a mark NaN
-    is none either; any other NaN is rejected. Rows of a source count in the order in which they stand.
+    is no value, and beside a mark NaN is none either; any other NaN is rejected. Rows of a source count
+    in the order in which they stand.
     Without `lateness` no event is late; with it, an event that lies further behind its source's latest
     is counted in no window. `accounts` of the results say how many were late or rejected, and why.
     """
@@ -324,21 +327,25 @@ def _plain(column: Any) -> tuple[Array | list[Any], Array | None]:
 def _times(name: str, column: Any, unit: TimeUnit | None, problems: list[Problem]) -> Ints:
     """Times as microseconds; what int64 cannot hold becomes a time that is rejected."""
     given, nulls = _plain(column)
-    remedy = "give integers (microseconds since the epoch, or of another unit=), dates or ISO 8601 text"
-    if _is_float_column(given):
-        return _times_of_numbers(name, list(map(_number, given)), unit, problems)
     if isinstance(given, list):
+        kinds = set(map(type, given))
+        if kinds == {float}:
+            return _times_of_floats(name, np.array(given), unit, problems)
+        if any(issubclass(kind, float | np.floating | Decimal) for kind in kinds):
+            return _times_of_numbers(name, given, unit, problems)
         try:
-            if set(map(type, given)) <= {int}:
+            if kinds <= {int}:
                 return _of_unit(name, np.array(given, np.int64), unit, problems)
         except OverflowError:
             pass
         found = [_time(moment, unit) for moment in given]
         if None in found:
             row = found.index(None)
-            problems.append(Problem(name, f"holds {given[row]!r} (row {row})", remedy))
+            problems.append(Problem(name, f"holds {given[row]!r} (row {row})", _TIME_REMEDY))
             return np.empty(0, np.int64)
         return np.array(found, np.int64)
+    if given.dtype.kind == "f":
+        return _times_of_floats(name, given, unit, problems)
     if given.dtype.kind == "M":
         return _microseconds(given)
     if given.dtype == np.uint64:
@@ -349,9 +356,9 @@ def _times(name: str, column: Any, unit: TimeUnit | None, problems: list[Problem
     if given.dtype.kind == "U":
         return _times(name, given.tolist(), unit, problems)
     if nulls is not None:
-        problems.append(Problem(name, f"has no time in row {int(nulls.argmax())}", "give each event a time"))
+        problems.append(_absent_time(name, int(nulls.argmax())))
     elif len(given):
-        problems.append(Problem(name, f"has dtype {given.dtype}", remedy))
+        problems.append(Problem(name, f"has dtype {given.dtype}", _TIME_REMEDY))
     return np.empty(0, np.int64)
 
 
@@ -365,50 +372,75 @@ def _of_unit(name: str, numbers: Ints, unit: TimeUnit | None, problems: list[Pro
     return numbers
 
 
-def _is_float_column(given: Array | list[Any]) -> bool:
-    """Whether a column holds numbers of which one is a float."""
-    if isinstance(given, np.ndarray):
-        return bool(given.dtype.kind == "f")
-    kinds = set(map(type, given))
-    return any(issubclass(kind, float | np.floating) for kind in kinds) and all(
-        issubclass(kind, int | float | np.integer | np.floating | NoneType) and kind is not bool
-        for kind in kinds
-    )
+def _times_of_floats(name: str, given: Floats, unit: TimeUnit | None, problems: list[Problem]) -> Ints:
+    """Floats as microseconds."""
+    if given.dtype.itemsize < 8:
+        said = f"has dtype {given.dtype}, whose numbers are too far apart for times"
+        problems.append(Problem(name, said, "give float64"))
+        return np.empty(0, np.int64)
+    numbers = given.astype(np.float64)
+    problem = _float_problem(name, numbers, unit)
+    if problem is not None:
+        problems.append(problem)
+        return np.empty(0, np.int64)
+    times = floats_to_microseconds(numbers, unit or "us")
+    return times if unit is not None else _of_unit(name, times, unit, problems)
 
 
-def _number(given: Any) -> int | float:
-    """A number as Python has it; NaN for none."""
-    if given is None:
-        return math.nan
-    return int(given) if isinstance(given, int | np.integer) else float(given)
+def _float_problem(name: str, numbers: Floats, unit: TimeUnit | None) -> Problem | None:
+    """What is wrong with the first of the floats that is no time."""
+    wrong = ~np.isfinite(numbers)
+    if unit is None:
+        wrong |= numbers != np.rint(numbers)
+    if not wrong.any():
+        return None
+    row = int(wrong.argmax())
+    number = float(numbers[row])
+    return _absent_time(name, row) if math.isnan(number) else _number_problem(name, row, number)
+
+
+def _absent_time(name: str, row: int) -> Problem:
+    return Problem(name, f"has no time in row {row}", "give each event a time")
+
+
+def _number_problem(name: str, row: int, number: float | Decimal) -> Problem:
+    """What is wrong with an infinite number, or one with a fraction and no unit."""
+    if not math.isfinite(number):
+        return Problem(name, f"holds {number} (row {row})", "give each event a time")
+    said = f"holds {number} (row {row}), with a fraction"
+    return Problem(name, said, fraction_remedy(Decimal(str(number)), 'unit="{unit}"'))
 
 
 def _times_of_numbers(
-    name: str, given: Sequence[int | float], unit: TimeUnit | None, problems: list[Problem]
+    name: str, given: Sequence[Any], unit: TimeUnit | None, problems: list[Problem]
 ) -> Ints:
-    """Numbers as microseconds, a float as the shortest decimal number that stands for it."""
-    found = []
+    """Integers, floats and decimal numbers as microseconds, each by itself."""
+    found = np.empty(len(given), np.int64)
     for row, number in enumerate(given):
-        if isinstance(number, float) and not math.isfinite(number):
-            said = f"holds {number} (row {row})" if math.isinf(number) else f"has no time in row {row}"
-            problems.append(Problem(name, said, "give each event a time"))
+        problem = None
+        if is_whole(number):
+            found[row] = bounded(to_microseconds(int(number), unit or "us"))
+        elif _absent(number):
+            problem = _absent_time(name, row)
+        elif isinstance(number, np.floating) and number.itemsize < 8:
+            said = f"holds a {number.dtype} (row {row}), whose numbers are too far apart for times"
+            problem = Problem(name, said, "give float64")
+        elif not isinstance(number, float | Decimal):
+            problem = Problem(name, f"holds {number!r} beside numbers (row {row})", _TIME_REMEDY)
+        elif not math.isfinite(number) or (unit is None and number != math.floor(number)):
+            problem = _number_problem(name, row, number)
+        else:
+            found[row] = bounded(decimal_to_microseconds(Decimal(str(number)), unit or "us"))
+        if problem is not None:
+            problems.append(problem)
             return np.empty(0, np.int64)
-        decimal = Decimal(repr(number))
-        if unit is None and decimal != decimal.to_integral_value():
-            said = f"holds {number} (row {row}), with a fraction"
-            problems.append(Problem(name, said, fraction_remedy(decimal, 'unit="{unit}"')))
-            return np.empty(0, np.int64)
-        at = decimal_to_microseconds(decimal, unit or "us")
-        found.append(at if TS_MIN <= at <= TS_MAX else TS_MAX)
-    times = np.array(found, np.int64)
-    return times if unit is not None else _of_unit(name, times, unit, problems)
+    return found if unit is not None else _of_unit(name, found, unit, problems)
 
 
 def _time(moment: Any, unit: TimeUnit | None) -> int | None:
     """One time as microseconds within int64; None for what is no time."""
     if is_whole(moment):
-        found = to_microseconds(int(moment), unit or "us")
-        return found if TS_MIN <= found <= TS_MAX else TS_MAX
+        return bounded(to_microseconds(int(moment), unit or "us"))
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())

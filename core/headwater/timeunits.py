@@ -12,7 +12,7 @@ import numpy as np
 
 from headwater.durations import MILLISECOND, SECOND
 from headwater.errors import Problem
-from headwater.rows import TS_MAX, TS_MIN, Ints
+from headwater.rows import TS_MAX, TS_MIN, Floats, Ints
 
 TimeUnit = Literal["s", "ms", "us", "ns"]
 UNITS: tuple[TimeUnit, ...] = get_args(TimeUnit)
@@ -22,6 +22,8 @@ FIRST = 100
 
 # A number of a unit is this many microseconds; a nanosecond is part of one.
 _SCALES = {"s": SECOND, "ms": MILLISECOND, "us": 1}
+# Up to so many microseconds (2041) a float multiplied by its scale is less than half a microsecond off.
+_EXACT = 2.0**51
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST = (datetime(1990, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _LATEST = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
@@ -45,7 +47,10 @@ def decimal_to_microseconds(number: Decimal, unit: TimeUnit) -> int:
 
 
 def fraction_remedy(number: Decimal, option: str) -> str:
-    """What to do about a time with a fraction and without a unit: give the unit that it looks like."""
+    """What to do about a time with a fraction and without a unit: give the unit that it looks like.
+
+    `option` is how a unit is given, with `{unit}` in it.
+    """
     whole = math.floor(number)
     unit = likely_unit(np.array([whole], np.int64)) if TS_MIN <= whole <= TS_MAX else None
     if unit is None:
@@ -64,6 +69,37 @@ def column_to_microseconds(numbers: Ints, unit: TimeUnit) -> Ints:
     found[numbers > TS_MAX // scale] = TS_MAX
     found[numbers < -(-TS_MIN // scale)] = TS_MIN
     return found
+
+
+def floats_to_microseconds(numbers: Floats, unit: TimeUnit) -> Ints:
+    """Finite times with fractions as microseconds, each as the shortest decimal number that stands for it.
+
+    What is finer is cut off, and what int64 cannot hold becomes a time that is rejected.
+    """
+    if unit == "ns":
+        return np.array([float_to_microseconds(number, unit) for number in numbers.tolist()], np.int64)
+    scale = _SCALES[unit]
+    exact = np.abs(numbers) < _EXACT / scale
+    near = np.where(exact, numbers, 0.0)
+    nearest = np.rint(near * scale)
+    # Of the two beside it that which is not larger, unless the nearest one is read as the same float.
+    found = np.floor(near * scale)
+    found -= found / scale > near
+    found += (found + 1) / scale <= near
+    times: Ints = np.where(nearest / scale == near, nearest, found).astype(np.int64)
+    for row in np.flatnonzero(~exact).tolist():
+        times[row] = float_to_microseconds(float(numbers[row]), unit)
+    return times
+
+
+def float_to_microseconds(number: float, unit: TimeUnit) -> int:
+    """One finite float as `floats_to_microseconds` reads it."""
+    return bounded(decimal_to_microseconds(Decimal(repr(number)), unit))
+
+
+def bounded(microseconds: int) -> int:
+    """A time, or one that is rejected for what int64 cannot hold."""
+    return microseconds if TS_MIN <= microseconds <= TS_MAX else TS_MAX
 
 
 def likely_unit(numbers: Ints) -> TimeUnit | None:
