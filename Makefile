@@ -25,7 +25,7 @@ help: ## this list
 # What `make run` runs; `make picture` records it.
 FIRST := run examples/plant.yaml --verify --baseline --output build/run
 
-run: $(if $(findstring embedded,$(ARGS)),$(READY),$(CLASSES)) ## a bottling plant through a tree of processes: windows as they close, checked against the oracle
+run: $(if $(findstring engine embedded,$(ARGS)),$(READY),$(CLASSES)) ## a bottling plant through a tree of processes: windows as they close, checked against the oracle
 	@$(PY) -m headwater_cli $(FIRST) $(ARGS)
 
 picture: $(CLASSES) ## docs/run.svg anew, from what `make run` runs

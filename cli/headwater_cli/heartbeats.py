@@ -7,22 +7,24 @@ from headwater.queries import Query
 from headwater.topology import Topology
 from headwater.windows import Session, Sliding, Tumbling
 
-# Where no query reports empty windows, in microseconds. So windows of queries added meanwhile close too.
+# The most, in microseconds: what lies further ahead of the clock than a day no child reads.
 AFTER = 3_600 * SECOND
 
 
 def closing_span(topology: Topology) -> int:
     """How far behind the last event the heartbeat lies, in microseconds.
 
-    A query with `emit_empty` would report every empty window of an hour. If there is one, the heartbeat lies
-    just far enough behind the last event to close the windows of all queries.
+    It closes windows of up to an hour, those of queries added meanwhile among them. A query with `emit_empty`
+    would report every empty window of that hour. If there is one, the heartbeat lies only just far enough
+    behind the last event to close the windows that the topology asks for.
     """
     if not any(query.emit_empty for query in topology.queries):
         return AFTER
-    return max(source.lateness for source in topology.sources) + max(map(_length, topology.queries))
+    lateness = max(source.lateness for source in topology.sources)
+    return min(AFTER, lateness + max(map(_longest_wait, topology.queries)))
 
 
-def _length(query: Query) -> int:
+def _longest_wait(query: Query) -> int:
     """How far behind an event a window with it ends at most."""
     match query.window:
         case Tumbling(length=length) | Sliding(length=length) if length is not None:

@@ -31,17 +31,17 @@ class Results:
         self._by_query: dict[str, deque[tuple[int, str]]] = {}
         self._count = 0
 
-    def mixed(self, most: int = LATEST, of_last: int | None = None) -> list[str]:
+    def mixed(self, limit: int = LATEST, newest: int | None = None) -> list[str]:
         """The latest windows, as many of each query as there is room for, in the order in which they came.
 
-        `most` is how many are given, of the last `of_last` ones (None: of all).
+        `limit` is how many lines are given, `newest` of how many windows that came last (None: of all).
         """
-        after = 0 if of_last is None else self._count - of_last
+        after = 0 if newest is None else self._count - newest
         by_query = [[each for each in lines if each[0] > after] for lines in self._by_query.values()]
         found: list[tuple[int, str]] = []
         for turn in range(1, LATEST + 1):
-            newest = [lines[-turn] for lines in by_query if len(lines) >= turn]
-            found += sorted(newest, reverse=True)[: most - len(found)]
+            of_turn = [lines[-turn] for lines in by_query if len(lines) >= turn]
+            found += sorted(of_turn, reverse=True)[: limit - len(found)]
         return [line for _, line in sorted(found)]
 
     def look(self) -> int:

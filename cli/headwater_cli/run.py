@@ -46,7 +46,7 @@ from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
 
 PATIENCE = 120.0
-# How many windows are printed at each look, and how many at once after looks without any.
+# A look prints up to so many windows, and more after looks that printed fewer.
 ECHOED, ECHOED_AT_ONCE = 3, 12
 # For so long sources send what came while they were connecting, in seconds.
 BEGINNING = 2.0
@@ -301,7 +301,7 @@ class Run:
         # How long a pipe goes on, nobody knows.
         if self.piped is None and not self._scale:
             self._until = monotonic() + self.seconds + PATIENCE
-        tasks, room = self.senders.tasks, 0
+        tasks, printable = self.senders.tasks, 0
         while tasks:
             done, _ = await asyncio.wait(tasks, timeout=0.2)
             tasks -= done
@@ -315,12 +315,12 @@ class Run:
                 raise RuntimeError("not everything was counted in time")
             accepted = self.senders.tally.accepted
             self._sending.take(monotonic(), {"events": accepted, "bytes_up": self.senders.bytes_up})
-            found, room = self._results.look(), min(room + ECHOED, ECHOED_AT_ONCE)
+            found, printable = self._results.look(), min(printable + ECHOED, ECHOED_AT_ONCE)
             if live is not None:
                 live.update(self.picture())
             elif echo is not None:
-                lines = self._results.mixed(room, found)
-                room -= len(lines)
+                lines = self._results.mixed(printable, found)
+                printable -= len(lines)
                 for line in lines:
                     echo(line)
 

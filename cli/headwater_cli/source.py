@@ -64,8 +64,8 @@ def retire(name: str, incarnation: int | None, as_lines: bool, root: client.At) 
 def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: client.At) -> None:
     """Never read record SEQ of the source NAME, such as one that lies too far in the future.
 
-    It is meant for the record that a source waits with: the log of its child names it as seq, and it is the
-    one behind what is counted. The record is lost: the account of the source has it as rejected.
+    It is meant for the record that a source waits with: headwater status names it, and the log of its child
+    as seq. The record is lost: the account of the source has it as rejected.
 
     A skip is of a record that the spool of the source has. If the spool is opened again without it, the skip
     lapses, and what is written under that number then is read. So a skip of a record that is not written yet
@@ -88,8 +88,8 @@ def skip(name: str, seq: int, incarnation: int | None, as_lines: bool, root: cli
     if seq > reply.counted_to + 1:
         click.echo(
             f"{given.name} is counted up to record {reply.counted_to:,}: if it waits, then with record "
-            f"{reply.counted_to + 1:,}, or with a later one if more of it is on the way; seq in the log of "
-            "its child says which"
+            f"{reply.counted_to + 1:,}, or with a later one if more of it is on the way; headwater "
+            "status says which"
         )
 
 

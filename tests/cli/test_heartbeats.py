@@ -43,6 +43,8 @@ def _topology(*queries: Mapping[str, object]) -> Topology:
         ({"type": "sliding", "length": "10m", "slide": "1s"}, 605 * SECOND),
         ({"type": "session", "gap": "30s"}, 35 * SECOND),
         ({"type": "tumbling", "count": 100}, 6 * SECOND),
+        # What lies too far ahead no child reads: a longer window stays open.
+        ({"type": "tumbling", "length": "2d"}, AFTER),
     ],
 )
 def test_with_empty_windows_it_lies_behind_the_longest_window(window: dict[str, object], span: int) -> None:

@@ -120,7 +120,7 @@ def test_a_record_too_far_in_the_future_is_named_with_the_command_that_skips_it(
     scene.look(Stall(name(0), Reason.FUTURE, 0, record=1204))
     (hold,), _ = scene.holds()
     assert "record 1204 lies too far in the future" in hold.message
-    assert "headwater source skip s0 1204" in hold.message
+    assert hold.message.endswith("headwater source skip s0 1204")
 
 
 def test_a_child_that_has_died_is_named_as_silent_and_not_by_what_it_reported_before() -> None:

@@ -95,7 +95,7 @@ def test_a_source_from_the_future_waits_and_goes_on(caplog: pytest.LogCaptureFix
     assert (vars(caplog.records[0])["seq"], vars(caplog.records[0])["ts"]) == (3, 5_000)
 
 
-def test_a_source_whose_record_is_skipped_waits_no_longer_before_it_sends_again() -> None:
+def test_a_source_whose_record_was_passed_over_waits_no_longer() -> None:
     node, future = Node([Query("q", Tumbling("1s"), "sum")]), Future(0, Offences())
     node.admit("s", lateness=0)
     batch = Batch("s", 1, ts=[5_000], value=[1.0])

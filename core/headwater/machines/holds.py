@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,8 +14,9 @@ from headwater.progress import Source
 from headwater.rows import TS_MIN
 from headwater.sources import SourceId
 
-# For how long a source has not moved, or a child has been silent, before it is reported, in microseconds.
-# Nodes speak every two seconds.
+# For how long a source has not moved, or nothing was heard of its child, before that is reported, in
+# microseconds. Nodes speak every two seconds: a child that missed two reports keeps its sources waiting, and
+# what it said before is no reason any more.
 PATIENCE = 5_000_000
 
 
@@ -124,14 +126,16 @@ def _hold_of_report(report: Report, moved: int, source: str, child: str, behind:
 
 def _format_message(stall: Stall, source: str) -> str:
     if stall.reason is Reason.FUTURE and stall.record:
-        said = f"record {stall.record} lies too far in the future: set its clock, or skip the record with "
-        return said + f"headwater source skip {SourceId.of(source).name} {stall.record}"
+        name = SourceId.of(source).name
+        options_end = ["--"] if name.startswith("-") else []
+        skip = shlex.join(["headwater", "source", "skip", *options_end, name, str(stall.record)])
+        return f"record {stall.record} lies too far in the future: set the source's clock, or skip it: {skip}"
     return _MESSAGES[stall.reason].format(node=stall.node)
 
 
 _MESSAGES = {
     Reason.HORIZON: "it is ahead of the others by limits.horizon, and waits for them",
-    Reason.FUTURE: "its next event lies too far in the future: set its clock, or skip the record",
+    Reason.FUTURE: "its next event lies too far in the future: set the source's clock, or skip the record",
     Reason.QUARANTINE: "it brings too many keys, and is put into quarantine",
     Reason.BACKPRESSURE: "what was read of it is not acknowledged by {node}",
 }

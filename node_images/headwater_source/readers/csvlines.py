@@ -61,7 +61,7 @@ class CsvReader(LineReader):
         # Several fields may share a column, which the table must hold only once.
         wanted = list(dict.fromkeys(self._found.values()))
         for _ in range(2):
-            # Of Arrow itself: its threads may outlive an error, and must not read a Python object then.
+            # Not a Python object: Arrow's threads may go on reading after an error, even when Python ends.
             buffer: Any = pa.BufferReader(data)
             types[self._found["ts"]] = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             try:

@@ -42,7 +42,7 @@ class JsonReader(LineReader):
             # An empty line would make up for a line with two objects.
             raise Refused
         for _ in range(2):
-            # Of Arrow itself: its threads may outlive an error, and must not read a Python object then.
+            # Not a Python object: Arrow's threads may go on reading after an error, even when Python ends.
             buffer: Any = pa.BufferReader(data)
             moment = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             types = {"ts": moment, "value": pa.float64()}
