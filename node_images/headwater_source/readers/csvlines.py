@@ -9,7 +9,7 @@ from typing import Any
 from headwater.timeunits import TimeUnit
 from headwater_source.readers.lines import Block, LineReader, text_of
 from headwater_source.readers.records import BadRecord, Columns, Raw, Wrong
-from headwater_source.readers.tables import Refused
+from headwater_source.readers.tables import Refused, memory_of
 
 
 class CsvReader(LineReader):
@@ -61,12 +61,10 @@ class CsvReader(LineReader):
         # Several fields may share a column, which the table must hold only once.
         wanted = list(dict.fromkeys(self._found.values()))
         for _ in range(2):
-            # Not a Python object: Arrow's threads may go on reading after an error, even when Python ends.
-            buffer: Any = pa.BufferReader(data)
             types[self._found["ts"]] = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             try:
                 table = arrow_csv.read_csv(
-                    buffer,
+                    memory_of(data),
                     read_options=arrow_csv.ReadOptions(column_names=self._header, block_size=len(data) + 1),
                     parse_options=arrow_csv.ParseOptions(ignore_empty_lines=False),
                     convert_options=arrow_csv.ConvertOptions(

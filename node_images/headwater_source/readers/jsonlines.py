@@ -10,7 +10,7 @@ from typing import Any
 from headwater.timeunits import TimeUnit
 from headwater_source.readers.lines import Block, LineReader
 from headwater_source.readers.records import Columns, Raw, Wrong
-from headwater_source.readers.tables import Refused
+from headwater_source.readers.tables import Refused, memory_of
 
 
 class JsonReader(LineReader):
@@ -42,8 +42,6 @@ class JsonReader(LineReader):
             # An empty line would make up for a line with two objects.
             raise Refused
         for _ in range(2):
-            # Not a Python object: Arrow's threads may go on reading after an error, even when Python ends.
-            buffer: Any = pa.BufferReader(data)
             moment = pa.timestamp("us", tz="UTC") if self._as_text else pa.int64()
             types = {"ts": moment, "value": pa.float64()}
             schema = pa.schema(
@@ -51,7 +49,7 @@ class JsonReader(LineReader):
             )
             try:
                 table = arrow_json.read_json(
-                    buffer,
+                    memory_of(data),
                     read_options=arrow_json.ReadOptions(block_size=len(data) + 1),
                     parse_options=arrow_json.ParseOptions(
                         explicit_schema=schema, unexpected_field_behavior="ignore"

@@ -37,6 +37,18 @@ def arrow() -> ModuleType | None:
     return pyarrow
 
 
+def memory_of(data: bytes) -> Any:
+    """Bytes as an input of Arrow, copied into its own memory.
+
+    Arrow's threads may still hold an input after an error. If it were a Python object, a thread that lets go
+    of it while Python ends would abort the process.
+    """
+    pa: Any = arrow()
+    buffer = pa.allocate_buffer(len(data))
+    memoryview(buffer).cast("B")[:] = data
+    return pa.BufferReader(buffer)
+
+
 def events_of(table: Any, found: Mapping[str, str], times: Times) -> Events:
     """The columns of a table, by field; Refused if one of its records may be bad."""
     pa: Any = arrow()
