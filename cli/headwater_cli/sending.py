@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from time import monotonic, time_ns
 
@@ -211,12 +212,18 @@ class Sending:
         """The next part; while nothing comes, heartbeats of the clock on the wall."""
         if self.options.heartbeat is None:
             return await ahead.next()
-        waiting = asyncio.ensure_future(ahead.next())
+        period = self.options.heartbeat / 1e6
+        waiting, timeout = asyncio.ensure_future(ahead.next()), period
         try:
             while True:
-                done, _ = await asyncio.wait({waiting}, timeout=self.options.heartbeat / 1e6)
+                done, _ = await asyncio.wait({waiting}, timeout=timeout)
                 if done:
                     return waiting.result()
+                # While a part is being parsed it is not known how old its events are.
+                missing = period - self._silence
+                timeout = period if missing <= 0 else missing
+                if missing > 0:
+                    continue
                 if not self._open and self.options.name and not self._has_source_column:
                     # Windows must close though nothing comes.
                     self._opened(self.options.name)
@@ -224,6 +231,13 @@ class Sending:
                     await self._beat(each, time_ns() // 1_000)
         finally:
             waiting.cancel()
+
+    @property
+    def _silence(self) -> float:
+        """For how many seconds the input has given nothing."""
+        arrivals = None if self._reader is None else self._reader.arrivals
+        # Of an input that is made here each part is there at once.
+        return inf if arrivals is None else arrivals.silence
 
     @property
     def _has_source_column(self) -> bool:

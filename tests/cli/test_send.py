@@ -31,6 +31,7 @@ from headwater_source import Source
 from headwater_source.client import SourceClient
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import Reader, columns_of, open_input
+from headwater_source.readers.csvlines import CsvReader
 from tests.patience import PATIENCE
 from tests.tree.processes import Tree, tree
 
@@ -343,6 +344,36 @@ def test_a_silent_input_has_heartbeats_of_its_name_unless_its_header_has_sources
 
     asyncio.run(program())
     assert [each.name for each in spools.iterdir()] == (["silent"] if is_opened else ["s"])
+
+
+def test_an_input_that_is_being_parsed_is_not_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies in a pipe is older than a heartbeat of now: its events would be late."""
+    path, table = tmp_path / "x", CsvReader._table
+
+    def slowly(reader: CsvReader, data: bytes) -> Any:
+        time.sleep(1)
+        return table(reader, data)
+
+    monkeypatch.setattr(CsvReader, "_table", slowly)
+    os.mkfifo(path)
+    options = Options(NOWHERE, name="s", spool=tmp_path / "spools", heartbeat=50_000, timeout=0)
+    sending = Sending(options, print)
+
+    async def program() -> None:
+        with open(os.open(path, os.O_RDWR), "wb", buffering=0) as pipe:
+            pipe.write(f"ts,value,key\n{NOW},1,k\n".encode())
+            reader = open_input(str(path), "csv")
+            running = asyncio.create_task(sending.run(reader))
+            async with asyncio.timeout(PATIENCE):
+                while not sending.summary.read:
+                    await asyncio.sleep(0.01)
+            assert sending.summary.heartbeats == 0
+            # Then there is nothing to read any more.
+            await until_heartbeats(sending, 2)
+        with pytest.raises(TimeoutError):
+            await running
+
+    asyncio.run(program())
 
 
 def test_a_source_that_has_nothing_to_send_is_named_and_does_not_hold_up_the_end(

@@ -331,6 +331,23 @@ def test_a_time_with_a_fraction_is_judged_by_the_unit_that_it_looks_like(
         list(open_input(str(path)))
 
 
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_of_seconds_with_fractions_nothing_is_read_where_the_first_are_whole(
+    tmp_path: Path, format: str
+) -> None:
+    path = tmp_path / f"x.{format}"
+    times = ("1795054600.0", "1795054600.1")
+    path.write_text(
+        "ts,value\n" + "".join(f"{ts},1\n" for ts in times)
+        if format == "csv"
+        else "".join(f'{{"ts": {ts}, "value": 1}}\n' for ts in times)
+    )
+    with pytest.raises(InvalidEvents, match="these look like seconds: --time-unit s"):
+        next(iter(open_input(str(path))))
+    whole = [row[0] for row in rows(open_input(str(path), time_unit="s"))]
+    assert whole == [1795054600000000, 1795054600100000]
+
+
 def test_a_bad_record_of_a_table_is_told(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     table = pa.table({"ts": pa.array([1, None, 3], pa.int64()), "value": [1.0, 2.0, None]})

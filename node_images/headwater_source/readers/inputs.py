@@ -13,6 +13,7 @@ from headwater.errors import Invalid, Problem
 from headwater.timeunits import TimeUnit
 from headwater_source.columns import Events
 from headwater_source.readers import tablefiles
+from headwater_source.readers.arrivals import Arrivals
 from headwater_source.readers.csvlines import CsvReader
 from headwater_source.readers.jsonlines import JsonReader
 from headwater_source.readers.records import FIELDS, BadRecord, Columns
@@ -44,6 +45,8 @@ class Reader(Protocol):
     unit: str
     # What the input calls its columns, once it was looked into.
     fields: tuple[str, ...]
+    # How its bytes arrive.
+    arrivals: Arrivals | None
     # The first of those that were passed over, and how many there were.
     skipped: list[BadRecord]
     skipped_count: int
@@ -109,13 +112,14 @@ def open_input(
     except OSError as error:
         problem = Problem("file", f"cannot be opened ({error.strerror})", "give a file that can be read")
         raise Invalid(f"{path} cannot be read", [problem]) from error
+    arrivals = Arrivals(file.fileno())
     reader: CsvReader | JsonReader | tablefiles.TableReader
     if format == "csv":
-        reader = CsvReader(name, _chunks(file), columns, skip_bad=skip_bad, time_unit=time_unit)
+        reader = CsvReader(name, _chunks(arrivals), columns, skip_bad=skip_bad, time_unit=time_unit)
     elif format == "jsonl":
-        reader = JsonReader(name, _chunks(file), columns, skip_bad=skip_bad, time_unit=time_unit)
+        reader = JsonReader(name, _chunks(arrivals), columns, skip_bad=skip_bad, time_unit=time_unit)
     elif format == "arrow":
-        batches = tablefiles.arrow_batches(file, seekable=seekable)
+        batches = tablefiles.arrow_batches(file if seekable else arrivals)
         reader = tablefiles.TableReader(name, batches, columns, skip_bad=skip_bad, time_unit=time_unit)
     elif seekable:
         batches = tablefiles.parquet_batches(file)
@@ -123,12 +127,12 @@ def open_input(
     else:
         problem = Problem("format", "is parquet, which is not read from a pipe", "write it to a file first")
         raise Invalid(f"{name} cannot be read", [problem])
-    reader.close = file.close
+    reader.close, reader.arrivals = file.close, arrivals
     reader.times.strict = strict_times
     return reader
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+def _chunks(arrivals: Arrivals) -> Iterator[bytes]:
     """Bytes as they come: a pipe gives what it has, however little."""
-    while chunk := os.read(file.fileno(), CHUNK):
+    while chunk := arrivals.read(CHUNK):
         yield chunk

@@ -24,6 +24,7 @@ from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
 from headwater.timeunits import TimeUnit, decimal_to_microseconds, fraction_remedy, to_microseconds
 from headwater_source.columns import Coded, Events
+from headwater_source.readers.arrivals import Arrivals
 from headwater_source.readers.times import TIME_UNIT_OPTION, Times
 
 FIELDS = ("ts", "value", "key", "mark", "source", "site")
@@ -116,6 +117,8 @@ class RecordReader(ABC):
         self.fields: tuple[str, ...] = ()
         self.skipped: list[BadRecord] = []
         self.skipped_count = 0
+        # How its bytes arrive; None if it is given them.
+        self.arrivals: Arrivals | None = None
         # Called once nothing more is read.
         self.close: Callable[[], object] = lambda: None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headwater.errors import Problem
 from headwater.timeunits import TimeUnit
 from headwater_source.columns import Events
+from headwater_source.readers.arrivals import Arrivals
 from headwater_source.readers.records import BadRecord, Columns, RecordReader, Row, Wrong
 from headwater_source.readers.tables import Refused, arrow, events_of
 
@@ -60,37 +60,37 @@ def _rows(table: Any, found: dict[str, str], first: int) -> Iterator[Row]:
         yield Row(number, raw, fields)
 
 
-def arrow_batches(file: Any, *, seekable: bool) -> Iterator[Any]:
-    """Record batches of an Arrow file or stream; what it is shows its beginning, a pipe is a stream."""
+def arrow_batches(file: Any) -> Iterator[Any]:
+    """Record batches of an Arrow file or stream, which its beginning shows; `Arrivals` are a stream."""
     import pyarrow as pa
 
-    if seekable:
-        magic = file.read(len(_FILE_MAGIC))
-        file.seek(0)
-        if magic == _FILE_MAGIC:
-            reader = pa.ipc.open_file(file)
-            for place in range(reader.num_record_batches):
-                yield reader.get_batch(place)
-            return
-        yield from pa.ipc.open_stream(file)
+    if isinstance(file, Arrivals):
+        with _Pipe(file) as pipe:
+            yield from pa.ipc.open_stream(pipe)
         return
-    with _Pipe(file.fileno()) as pipe:
-        yield from pa.ipc.open_stream(pipe)
+    magic = file.read(len(_FILE_MAGIC))
+    file.seek(0)
+    if magic == _FILE_MAGIC:
+        reader = pa.ipc.open_file(file)
+        for place in range(reader.num_record_batches):
+            yield reader.get_batch(place)
+        return
+    yield from pa.ipc.open_stream(file)
 
 
 class _Pipe(io.RawIOBase):
     """Whole reads without a lock: a process that ends does not wait for a thread that reads a silent pipe."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, arrivals: Arrivals) -> None:
         super().__init__()
-        self._file = file
+        self._arrivals = arrivals
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         found = bytearray()
-        while len(found) != size and (data := os.read(self._file, size - len(found))):
+        while len(found) != size and (data := self._arrivals.read(size - len(found))):
             found += data
         return bytes(found)
 

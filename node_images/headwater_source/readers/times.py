@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ class Times:
         """One time as the input has it, which is known to be good."""
         if self._first is None or len(self._first) >= FIRST:
             return
-        with suppress(TypeError, ValueError):
-            # Text that is no number is ISO 8601.
-            number = int(given)
+        # Text that is no number is ISO 8601.
+        with suppress(TypeError, ValueError, ArithmeticError):
+            number = int(Decimal(given) if isinstance(given, str) else given)
             if TS_MIN <= number <= TS_MAX:
                 self._first.append(number)
 
