@@ -12,20 +12,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from headwater.machines.holds import PATIENCE
 from headwater_cli import client, screen
 from headwater_cli.times import moment, seconds
 from headwater_wire.v1 import control_pb2 as pb
 
 EVERY = 1.0
-# A watermark that has stood still for so long is told of, in microseconds.
-STALLED = 5_000_000
 _STATES = {
     pb.SourceStatus.STATE_LIVE: "live",
     pb.SourceStatus.STATE_IDLE: "idle",
     pb.SourceStatus.STATE_RETIRED: "retired",
 }
-# A node that the root has not heard of for longer is told of, in microseconds.
-SILENT = 10_000_000
 _REASONS = {
     pb.Hold.REASON_EXPECTED: "expected",
     pb.Hold.REASON_SILENT: "silent",
@@ -212,7 +209,7 @@ def _headline(told: pb.StatusReply) -> str:
         parts.append(f"watermark {moment(told.watermark)}")
         if told.HasField("largest") and told.largest > told.watermark:
             parts.append(f"{seconds(told.largest - told.watermark)} behind the latest event")
-        if told.HasField("still") and told.still >= STALLED:
+        if told.HasField("still") and told.still >= PATIENCE:
             parts.append(f"it has not moved for {seconds(told.still)}")
     else:
         parts.append("no watermark yet")
@@ -258,7 +255,7 @@ def _is_silent(told: pb.StatusReply, node: pb.NodeStatus) -> bool:
     """Whether the root has not heard of a member for too long."""
     if node.state != pb.NodeStatus.STATE_MEMBER or not told.HasField("now"):
         return False
-    return not node.HasField("heard_ago") or node.heard_ago > SILENT
+    return not node.HasField("heard_ago") or node.heard_ago > PATIENCE
 
 
 def _state(told: pb.StatusReply, node: pb.NodeStatus) -> str:

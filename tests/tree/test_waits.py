@@ -60,25 +60,25 @@ def test_the_status_names_who_is_silent_and_then_that_the_child_is(tmp_path: Pat
             (leaf,) = status["nodes"]
             assert not leaf["planned_rate"], "there is no plan"
             assert leaf["state"] == "silent"
-            assert leaf["silent_seconds"] > 10
+            assert leaf["silent_seconds"] > 5
             assert "silent for" in " ".join(_status(found).split())
         finally:
             child.send_signal(signal.SIGCONT)
         _until(found, lambda status: _reasons(status)[:1] == [wanted])
 
 
-def test_a_node_that_is_gone_is_silent_within_fifteen_seconds(tmp_path: Path) -> None:
+def test_a_node_that_is_gone_is_silent_within_ten_seconds(tmp_path: Path) -> None:
     with tree(tmp_path, 1, [QUERY]) as found:
         _send(found, "press", 3)
         status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["member"])
-        assert status["nodes"][0]["silent_seconds"] < 10
+        assert status["nodes"][0]["silent_seconds"] <= 5
         found.running[-1].kill()
         gone = time.monotonic()
         status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["silent"])
         took = time.monotonic() - gone
         (leaf,) = status["nodes"]
         # By the root's own clock, however long the command takes on a busy machine.
-        assert 10 < leaf["silent_seconds"] < 15 + max(took - 15, 0)
+        assert 5 < leaf["silent_seconds"] < 10 + max(took - 10, 0)
         assert "silent for" in " ".join(_status(found).split())
         # The root takes nothing any more, and says so of itself.
         _until(found, lambda status: status["root_rate"] == 0.0)
@@ -98,4 +98,4 @@ def test_a_node_that_a_root_has_never_heard_is_silent_for_as_long_as_that_runs(t
         (leaf,) = status["nodes"]
         assert leaf["silent_seconds"] is not None
         status = _until(found, lambda status: [each["state"] for each in status["nodes"]] == ["silent"])
-        assert status["nodes"][0]["silent_seconds"] > 10
+        assert status["nodes"][0]["silent_seconds"] > 5
