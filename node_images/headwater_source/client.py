@@ -14,6 +14,7 @@ from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
 from headwater.machines.route import Connect, Place, Route, Try
 from headwater.machines.source import Settings, SourceMachine
+from headwater_source.addresses import split_addresses
 from headwater_source.answers import KeyAnswer
 from headwater_source.spool import Spool
 from headwater_wire import failpoints
@@ -82,8 +83,9 @@ class SourceClient:
         # Why it can go no further, if so: what is on disk is sent when the source is opened again.
         self.failed: Exception | None = None
 
-    def start(self, address: str) -> None:
-        self._route = Route(Place(self._child, address))
+    def start(self, addresses: str) -> None:
+        """Begin at an address, or at any of a list."""
+        self._route = Route([Place(self._child, each) for each in split_addresses(addresses)])
         self._progress_at = now()
         self._beat = asyncio.create_task(self._run(self._route))
 
@@ -160,10 +162,11 @@ class SourceClient:
             # Whatever it is, other places are tried afterwards.
             log.exception("a child cannot be tried", extra={"source": self.name, "address": place.address})
             answer = str(error)
+        is_news = self._answers.get(place) != answer
         self._note_answer(place, answer)
-        if place.child and peer != place.child:
+        if is_news and place.child and peer != place.child:
             extra = {"source": self.name, "child": place.child, "address": place.address, "problem": answer}
-            log.warning("the assigned child cannot be reached", extra=extra)
+            log.warning("a child cannot be reached", extra=extra)
         route.on_tried(place, peer, now())
 
     def _note_answer(self, place: Place, answer: str) -> None:

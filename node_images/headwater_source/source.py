@@ -55,10 +55,11 @@ class Source:
         credentials: Credentials | None = None,
         without_keys: bool = False,
     ) -> None:
-        """`address` is that of a child; `spool` a directory of this source alone, by default one below
-        the user's state directory. Site and lateness are kept with the spool. With credentials the child's
-        certificate has to bear the name `child`, or its address if none is given. `without_keys`: accept
-        events without a key although queries compute by one; they count under one empty key."""
+        """`address` is that of a child, or of several with commas between them; `spool` a directory of this
+        source alone, by default one below the user's state directory. Site and lateness are kept with the
+        spool. With credentials the child's certificate has to bear the name `child`, or its address if none
+        is given. `without_keys`: accept events without a key although queries compute by one; they count
+        under one empty key."""
         problems = []
         if wrong := source_name_problem(name):
             problems.append(Problem("name", *wrong))

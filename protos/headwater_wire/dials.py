@@ -21,12 +21,3 @@ class Dials:
         """The connection of this number is of no use: whoever comes next makes another one, once for all."""
         if self.number(address) == number:
             self._numbers[address] = number + 1
-
-
-def targets_of(addresses: str) -> list[str]:
-    """Several addresses as one target each: `ipv4:10.0.0.4:7070,10.0.0.5:7070`, or names without a scheme."""
-    if addresses.startswith(("unix:", "dns:")):
-        # In a path a comma is a character, and behind a name server stands one name.
-        return [addresses]
-    scheme = next((each for each in ("ipv4:", "ipv6:") if addresses.startswith(each)), "")
-    return [scheme + each.removeprefix(scheme) for each in addresses.split(",") if each] or [addresses]

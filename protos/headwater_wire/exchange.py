@@ -23,7 +23,7 @@ from headwater.machines.messages import Message, Send
 from headwater.sources import NAME_LIMIT
 from headwater_wire.connections import Connections
 from headwater_wire.credentials import Credentials
-from headwater_wire.dials import Dials, targets_of
+from headwater_wire.dials import Dials
 from headwater_wire.errors import Malformed, NoRoom, OtherPrograms
 from headwater_wire.gate import Gate
 from headwater_wire.hosts import host_of
@@ -75,8 +75,6 @@ RECONNECT = (
 # answer, and only the next attempt reaches the new one. Longer each time that it was not enough, up to gRPC's
 # own bound, for a peer that is slow.
 FIRST_ATTEMPT, LONGEST_ATTEMPT = 2.0, 20.0
-# The bound where there are other addresses to go on with.
-LONGEST_OF_SEVERAL = 4.0
 # What an operator can do about a message that is too large, by its kind.
 REMEDIES = {
     "columns": "the record is larger than a message: pass over it with `headwater source skip`",
@@ -169,10 +167,8 @@ class Exchange:
         self._root = ""
         self._server: grpc.aio.Server | None = None
         self._up: asyncio.Task[None] | None = None
-        # What was dialled for the parent, and the number of that connection (`Dials`).
-        self._target, self._number = "", 0
-        # How many places were looked at beside the parent.
-        self._reached = 0
+        # The number of the connection to the parent (`Dials`).
+        self._number = 0
         self._looking: asyncio.Task[None] | None = None
         self._offered: list[tuple[str, Callable[[grpc.aio.Server], None]]] = []
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # made at import
@@ -422,18 +418,15 @@ class Exchange:
         self._up = asyncio.create_task(self._keep(address, self._above))
 
     async def _keep(self, address: str, queue: Outgoing) -> None:
-        wait, attempt, failed = FIRST_WAIT, FIRST_ATTEMPT, 0
-        targets = self._targets(address)
-        longest = LONGEST_ATTEMPT if len(targets) == 1 else LONGEST_OF_SEVERAL
+        wait, attempt = FIRST_WAIT, FIRST_ATTEMPT
         while True:
             problem: Exception | None = None
             assembly = self._assemblies.assembly()
             taken = asyncio.Event()
-            target = targets[failed % len(targets)]
-            begin, number = monotonic(), dials.number(target)
-            self._target, self._number = target, number
+            begin, number = monotonic(), dials.number(address)
+            self._number = number
             try:
-                async with self._channel(target, self.uplink.parent, attempt, number) as channel:
+                async with self._channel(address, self.uplink.parent, attempt, number) as channel:
                     link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
                     async for message in link(self._saying(queue, queue.turn(), taken)):
                         wait, attempt = FIRST_WAIT, FIRST_ATTEMPT
@@ -455,11 +448,10 @@ class Exchange:
                 # A call that had failed answers a cancellation with its failure: nobody wants it again.
                 return
             if not self.uplink.connected:
-                dials.renew(target, number)
-                failed += 1
+                dials.renew(address, number)
                 if monotonic() - begin >= attempt:
-                    attempt = min(2 * attempt, longest)
-            if self.uplink.lost(problem, target):
+                    attempt = min(2 * attempt, LONGEST_ATTEMPT)
+            if self.uplink.lost(problem):
                 wait = LONGEST_WAIT
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
@@ -493,12 +485,9 @@ class Exchange:
             # gRPC leaves what it reads from waiting when a call ends.
             await ended.wait()
 
-        targets = self._targets(address)
-        target = targets[self._reached % len(targets)]
-        self._reached += 1
-        number, peer = dials.number(target), ""
+        number, peer = dials.number(address), ""
         try:
-            async with self._channel(target, name, FIRST_ATTEMPT, number) as channel:
+            async with self._channel(address, name, FIRST_ATTEMPT, number) as channel:
                 link: Any = channel.stream_stream(f"/{TREE}/Link", None, None)
                 call = link(greet())
                 try:
@@ -510,26 +499,16 @@ class Exchange:
         finally:
             ended.set()
             if not peer:
-                dials.renew(target, number)
+                dials.renew(address, number)
         return peer
 
     def redial(self, address: str) -> None:
         """Whoever connects to the address of the present parent next makes a new connection, one for all of
         this process: the one there is does not serve."""
         if address == self.uplink.address:
-            dials.renew(self._target, self._number)
+            dials.renew(address, self._number)
 
-    def _targets(self, address: str) -> list[str]:
-        """What to dial for an address, one after the other.
-
-        gRPC itself tries all of several IP addresses at once. But it knows no list of names, and compares a
-        certificate with the whole list, as if that were one name.
-        """
-        if self._credentials is None and address.startswith(("ipv4:", "ipv6:")):
-            return [address]
-        return targets_of(address)
-
-    def _channel(self, target: str, name: str, attempt: float, number: int) -> grpc.aio.Channel:
+    def _channel(self, address: str, name: str, attempt: float, number: int) -> grpc.aio.Channel:
         """`attempt`: how many seconds connecting may take; `number`: that of the connection (`Dials`)."""
         options = (
             *self._options,
@@ -538,11 +517,11 @@ class Exchange:
             ("headwater.dial", number),
         )
         if self._credentials is None:
-            return grpc.aio.insecure_channel(target, options=options)
+            return grpc.aio.insecure_channel(address, options=options)
         # A parent is known by its name, wherever it runs.
         override = (("grpc.ssl_target_name_override", name),) if name else ()
         channel = self._credentials.channel()
-        return grpc.aio.secure_channel(target, channel, options=(*options, *override))
+        return grpc.aio.secure_channel(address, channel, options=(*options, *override))
 
     async def _saying(self, queue: Outgoing, reader: int, taken: asyncio.Event) -> AsyncIterator[bytes]:
         yield pb.Envelope(protocol=PROTOCOL, sender=self.name, to=self.name).SerializeToString()

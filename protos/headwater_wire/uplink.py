@@ -32,14 +32,11 @@ class Uplink:
         self.since = 0
         # What was last said to be wrong; None at first and while all is well.
         self.problem: str | None = None
-        # How it was last refused; None if it was not since it was there.
-        self._refusal: str | None = None
 
     def turn(self, parent: str, address: str) -> None:
         """Another parent, or the same elsewhere; without a name, whoever is there."""
         self.parent, self.address = parent, address
         self.connected, self.peer, self.since, self.problem = False, "", now(), None
-        self._refusal = None
 
     def came(self, sender: str) -> None:
         """The parent has said something."""
@@ -48,11 +45,10 @@ class Uplink:
             self.peer = sender
             self.connections += 1
             self.connected, self.since, self.problem = True, now(), None
-            self._refusal = None
             log.info("parent connected", extra=self._who())
 
-    def lost(self, error: Exception | None, target: str) -> bool:
-        """The stream to one of its addresses has ended or could not be opened; gives if it was refused."""
+    def lost(self, error: Exception | None) -> bool:
+        """The stream has ended or could not be opened; gives whether the parent has refused it."""
         refused = isinstance(error, grpc.aio.AioRpcError) and error.code() in REFUSALS
         if isinstance(error, grpc.aio.AioRpcError):
             problem = f"{error.code().name}: {error.details()}"
@@ -61,15 +57,12 @@ class Uplink:
         was, self.connected, self.peer = self.connected, False, ""
         if was:
             self.since = now()
-        extra = {**self._who(), "address": target, "problem": problem}
-        # Between refusals of one address another one may not answer: that is no change.
-        if refused and problem != self._refusal:
-            log.error("the parent refuses", extra=extra)
-            self._refusal = problem
+        if refused and problem != self.problem:
+            log.error("the parent refuses", extra={**self._who(), "problem": problem})
         elif was:
-            log.warning("parent lost", extra=extra)
+            log.warning("parent lost", extra={**self._who(), "problem": problem})
         elif self.problem is None:
-            log.warning("cannot reach the parent", extra=extra)
+            log.warning("cannot reach the parent", extra={**self._who(), "problem": problem})
         self.problem = problem
         return refused
 

@@ -10,7 +10,7 @@ from headwater.machines.route import Connect, Place, Route, Settings, Try
 from headwater.machines.source import SourceMachine
 
 # The times of the run's clock.
-SETTINGS = Settings(patience=15, longest_patience=60, retry=5, pause=30, longest_pause=120)
+SETTINGS = Settings(patience=15, longest_patience=60, retry=5, retry_known=20, pause=30, longest_pause=120)
 
 
 def address_of(child: str) -> str:
@@ -61,11 +61,11 @@ class Ways:
     def follow(self, source: str, machine: SourceMachine, first: str, now: int, chance: Random) -> None:
         """What the owner of the connections of a source does now and then; it begins at the child `first`."""
         place = Place("", address_of(first))
-        way = self._ways.setdefault(source, _Way(Route(place, SETTINGS)))
+        way = self._ways.setdefault(source, _Way(Route([place], SETTINGS)))
         route = way.route
-        if route.first != place:
+        if route.firsts != (place,):
             # Somebody has given it another address.
-            route.first = route.place = place
+            route.firsts, route.place = (place,), place
             way.connection = None
         if way.connection is not None and not self._lasts(way.connection):
             way.connection = None

@@ -25,7 +25,7 @@ class Device:
     """One source: its route, and the child that it is connected to."""
 
     name: str
-    route: Route = field(default_factory=lambda: Route(Place("", SERVICE)))
+    route: Route = field(default_factory=lambda: Route([Place("", SERVICE)]))
     peer: str = ""
     assigned: str = ""
     said: tuple[str, int] = ("", 0)

@@ -6,11 +6,11 @@ from headwater.machines.route import KNOWN, Connect, Place, Route, Settings, Try
 
 FIRST = Place("", "service:7070")
 A, B = Place("a", "host-a:7070"), Place("b", "host-b:7070")
-SETTINGS = Settings(patience=10, longest_patience=40, retry=2, pause=20, longest_pause=80)
+SETTINGS = Settings(patience=10, longest_patience=40, retry=2, retry_known=8, pause=20, longest_pause=80)
 
 
 def begun() -> Route:
-    route = Route(FIRST, SETTINGS)
+    route = Route([FIRST], SETTINGS)
     assert route.decide(0) == Connect(FIRST)
     return route
 
@@ -244,3 +244,71 @@ def test_as_many_children_are_remembered_as_are_of_use() -> None:
     route.on_assigned("c19", "elsewhere:7070")
     assert len(route._known) == KNOWN
     assert route._known[:2] == [Place("c19", "elsewhere:7070"), Place("c18", "host-18:7070")]
+
+
+def test_where_several_addresses_were_given_none_waits_for_another() -> None:
+    """Nobody answers at the first two addresses, not even with a refusal."""
+    third = Place("", "third:7070")
+    route = Route([FIRST, Place("", "second:7070"), third], SETTINGS)
+    assert route.decide(0) == Connect(FIRST)
+    steps = [step for now in range(1, 15) if (step := route.decide(now)) is not None]
+    assert steps == [Try(Place("", "second:7070")), Try(third)]
+    route.on_tried(third, "c", 15)
+    assert route.decide(15) == Connect(third)
+
+
+def test_where_connecting_takes_long_each_of_several_addresses_has_its_turn() -> None:
+    places = [Place("", f"{name}:7070") for name in ("first", "second", "third")]
+    route = Route(places, SETTINGS)
+    turns = []
+    for now in range(400):
+        step = route.decide(now)
+        if isinstance(step, Try):
+            route.on_tried(step.place, "", now)
+        elif isinstance(step, Connect):
+            turns.append(step.place)
+    assert turns[:6] == places * 2
+
+
+def test_a_silent_child_is_left_for_another_one_whatever_its_own_address_answers() -> None:
+    """The way up of the first child is broken: it takes every new connection, and stays silent on it."""
+    other = Place("", "other:7070")
+    route = Route([FIRST, other], SETTINGS)
+    assert route.decide(0) == Connect(FIRST)
+    route.on_connected("a", 0)
+    assert route.decide(5, is_silent=True) == Try(other)
+    assert route.decide(5, is_silent=True) == Try(FIRST)
+    route.on_tried(FIRST, "a", 5)
+    assert route.decide(5, is_silent=True) is None
+    route.on_tried(other, "c", 6)
+    assert route.decide(6, is_silent=True) == Connect(other)
+
+
+def test_a_silent_child_is_connected_to_anew_where_no_other_answers() -> None:
+    route = Route([FIRST, Place("", "other:7070")], SETTINGS)
+    assert route.decide(0) == Connect(FIRST)
+    route.on_connected("a", 0)
+    for _ in range(2):
+        step = route.decide(5, is_silent=True)
+        assert isinstance(step, Try)
+        route.on_tried(step.place, "a" if step.place == FIRST else "", 5)
+    assert route.decide(6, is_silent=True) is None
+    assert route.decide(7, is_silent=True) == Connect(FIRST)
+
+
+def test_children_of_before_are_tried_less_often() -> None:
+    route = at("a")
+    for number in range(KNOWN):
+        route.on_assigned(f"c{number}", f"host-{number}:7070")
+    route.on_assigned("b", B.address)
+    reached(route, B, 1)
+    route.on_lost(2)
+    tried = []
+    for now in range(3, 35):
+        while isinstance(step := route.decide(now), Try):
+            tried.append(step.place)
+            route.on_tried(step.place, "", now)
+        if isinstance(step, Connect):
+            break
+    known = Place("c5", "host-5:7070")
+    assert 0 < tried.count(known) < tried.count(FIRST)

@@ -211,7 +211,7 @@ def _addresses_alone_differ(patch: Patch) -> None:
     """A source whose child was at its first address does not look there for any other child."""
 
     def others(self: Route) -> list[Place]:
-        places = [self.first, *([] if self._assigned is None else [self._assigned])]
+        places = [*self.firsts, *([] if self._assigned is None else [self._assigned])]
         return [place for place in places if place.address != self.place.address]
 
     patch.setattr(Route, "_others", others)

@@ -682,7 +682,8 @@ def _(patch: Patch) -> None:
     sound, connected = SourceMachine.connect, Route.on_connected
 
     def on_tried(self: Route, place: Place, peer: str, now: int) -> None:
-        self._trying, self._reached = None, place if peer else None
+        self._trying.discard(place)
+        self._reached = place if peer else None
 
     def on_connected(self: Route, peer: str, now: int) -> None:
         connected(self, self.place.child or peer, now)

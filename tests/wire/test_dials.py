@@ -6,19 +6,15 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import grpc
 import grpc.aio
-import pytest
 
 from headwater.machines.messages import Challenge, Message, Send
-from headwater_wire.dials import Dials, targets_of
+from headwater_wire.dials import Dials
 from headwater_wire.exchange import Exchange
 from headwater_wire.messages import Codec
-from tests.certificates import Authority
 from tests.patience import PATIENCE
-from tests.wire.parties import Party, parties, until
 
 
 def test_a_connection_is_given_up_once_for_all() -> None:
@@ -28,105 +24,6 @@ def test_a_connection_is_given_up_once_for_all() -> None:
     # The others have found out the same.
     dials.renew("a", 0)
     assert (dials.number("a"), dials.number("b")) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    "addresses, targets",
-    [
-        ("10.0.0.4:7070", ["10.0.0.4:7070"]),
-        ("ipv4:10.0.0.4:7070,10.0.0.5:7071", ["ipv4:10.0.0.4:7070", "ipv4:10.0.0.5:7071"]),
-        ("ipv4:10.0.0.4:7070,ipv4:10.0.0.5:7071,", ["ipv4:10.0.0.4:7070", "ipv4:10.0.0.5:7071"]),
-        ("ipv6:[fd00::4]:7070,[fd00::5]:7070", ["ipv6:[fd00::4]:7070", "ipv6:[fd00::5]:7070"]),
-        ("a.plant:7070,b.plant:7070", ["a.plant:7070", "b.plant:7070"]),
-        ("unix:/run/a,b", ["unix:/run/a,b"]),
-        ("dns:///a.plant:7070", ["dns:///a.plant:7070"]),
-        ("", [""]),
-    ],
-)
-def test_each_of_several_addresses_is_a_target(addresses: str, targets: list[str]) -> None:
-    assert targets_of(addresses) == targets
-
-
-@pytest.mark.parametrize("sources", [1, 3])
-@pytest.mark.parametrize("first", ["nobody", "blackhole"])
-def test_with_certificates_a_child_is_found_at_any_of_several_addresses(
-    tmp_path: Path, first: str, sources: int
-) -> None:
-    """Each is compared with the certificate of the child that is there."""
-    authority = Authority(tmp_path)
-
-    async def run(silent: int) -> None:
-        child = Party("child-2", authority.issue("child-2", "127.0.0.1", role="node"))
-        below = [Party(f"s{n}", authority.issue(f"s{n}")) for n in range(sources)]
-        async with parties(child, *below):
-            port = await child.exchange.serve("127.0.0.1:0")
-            before = silent if first == "blackhole" else _free_port()
-            for source in below:
-                source.exchange.connect(f"ipv4:127.0.0.1:{before},127.0.0.1:{port}", "", "root")
-            await until(lambda: all(source.exchange.uplink.connected for source in below))
-            assert {source.exchange.uplink.peer for source in below} == {"child-2"}
-
-    with socket.socket() as listening:
-        # It accepts connections, and nobody ever reads them.
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        asyncio.run(run(listening.getsockname()[1]))
-
-
-def test_with_certificates_the_other_address_is_tried_when_a_child_dies(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-
-    async def run() -> None:
-        children = [Party(f"c{n}", authority.issue(f"c{n}", "127.0.0.1", role="node")) for n in range(2)]
-        source = Party("s1", authority.issue("s1"))
-        async with parties(*children, source):
-            ports = [await child.exchange.serve("127.0.0.1:0") for child in children]
-            uplink = source.exchange.uplink
-            source.exchange.connect(f"ipv4:127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}", "", "root")
-            await until(lambda: uplink.peer == "c0")
-            await children[0].exchange.close()
-            await until(lambda: uplink.peer == "c1")
-
-    asyncio.run(run())
-
-
-def test_a_refusal_at_one_of_several_addresses_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    authority = Authority(tmp_path)
-
-    async def run() -> None:
-        child = Party("c", authority.issue("c", "127.0.0.1", role="node"))
-        # Its certificate is of somebody else.
-        source = Party("s1", authority.issue("s2"))
-        async with parties(child, source):
-            port = await child.exchange.serve("127.0.0.1:0")
-            address = f"ipv4:127.0.0.1:{_free_port()},127.0.0.1:{port}"
-            source.exchange.connect(address, "", "root")
-            problems: list[str] = []
-
-            def has_alternated() -> bool:
-                problem = source.exchange.uplink.problem
-                if problem and problems[-1:] != [problem]:
-                    problems.append(problem)
-                return len(problems) >= 5
-
-            await until(has_alternated)
-            (refusal,) = [each for each in caplog.records if each.getMessage() == "the parent refuses"]
-            assert vars(refusal)["address"] == f"ipv4:127.0.0.1:{port}"
-
-    asyncio.run(run())
-
-
-def test_a_child_is_found_at_any_of_several_names() -> None:
-    async def run() -> None:
-        child, source = Party("child-2"), Party("s1")
-        async with parties(child, source):
-            port = await child.exchange.serve("127.0.0.1:0")
-            source.exchange.connect(f"localhost:{_free_port()},localhost:{port}", "", "root")
-            await until(lambda: source.exchange.uplink.connected)
-
-    asyncio.run(run())
 
 
 def _free_port() -> int:

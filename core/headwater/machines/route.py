@@ -1,13 +1,14 @@
 """Where a source connects: the decisions alone. Whoever owns the connections carries them out (rule 9).
 
-A source begins at the address that it was given and goes on at the child to which the root assigns it. It
-gives a connection up only for one that is known to work: the assigned child is tried beside the present
-connection, and the source is read where it is meanwhile. An address proves nothing: another child may answer
-there tomorrow, or any of several today. Whoever answers is the child that the source is connected to.
+A source begins at one of the addresses that it was given and goes on at the child to which the root assigns
+it. It gives a connection up only for one that is known to work: the assigned child is tried beside the
+present connection, and the source is read where it is meanwhile. An address proves nothing: another child may
+answer there tomorrow, or any of several today. Whoever answers is the child that the source is connected to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -41,8 +42,9 @@ class Settings:
     # for that one at first: the latter twice as long each time, for a way that is slow.
     patience: int = 1_500_000
     longest_patience: int = 30_000_000
-    # How soon a place that did not answer is tried again while there is no connection.
+    # How soon a place that did not answer is tried again while there is no connection, and a child of before.
     retry: int = 500_000
+    retry_known: int = 4_000_000
     # How soon the assigned child is tried again if it could not be reached: twice as long each time.
     pause: int = 5_000_000
     longest_pause: int = 120_000_000
@@ -54,10 +56,11 @@ KNOWN = 8
 
 
 class Route:
-    """The way of one source into the tree."""
+    """The way of one source into the tree. It begins at `firsts`, each of which leads into the tree."""
 
-    def __init__(self, first: Place, settings: Settings | None = None) -> None:
-        self.first = self.place = first
+    def __init__(self, firsts: Sequence[Place], settings: Settings | None = None) -> None:
+        self.firsts = tuple(firsts)
+        self.place = self.firsts[0]
         # The child that has answered on the present connection; empty while there is none.
         self.peer = ""
         self._settings = settings or Settings()
@@ -67,17 +70,18 @@ class Route:
         self._assigned: Place | None = None
         # Where the children are, or were, to which it was assigned; the latest first.
         self._known: list[Place] = []
-        # How many attempts to find another place have ended, without a connection between them.
-        self._searched = 0
         self._unreachable: Place | None = None
         # How often a place was found out of reach: each time the root is to hear of it.
         self.failures = 0
         # When the unreachable place is tried again, and the pause after that.
         self._failed_at = self._retry_at = 0
         self._pause = self._settings.pause
-        self._trying: Place | None = None
-        self._next_try = 0
+        self._trying: set[Place] = set()
+        # When each place that was tried has last answered, or failed to.
+        self._tried: dict[Place, int] = {}
         self._reached: Place | None = None
+        # Where the silent child itself has answered on a new connection, and since when.
+        self._same_child: tuple[Place, int] | None = None
 
     @property
     def avoid(self) -> str:
@@ -87,7 +91,8 @@ class Route:
     def on_connected(self, peer: str, now: int) -> None:
         """A child has answered on the present connection."""
         self.peer, self._since = peer, now
-        self._rounds = self._next_try = self._searched = 0
+        self._rounds = 0
+        self._forget_tries()
         if peer == self.avoid:
             self._note_reachable()
 
@@ -95,6 +100,7 @@ class Route:
         """The present connection is gone."""
         if self.peer or self._since is None:
             self.peer, self._since = "", now
+            self._forget_tries()
 
     def on_assigned(self, child: str, address: str) -> None:
         """The root has said which child reads this source, and where it is.
@@ -115,17 +121,20 @@ class Route:
 
     def on_tried(self, place: Place, peer: str, now: int) -> None:
         """Who has answered at a place that was tried; empty: nobody."""
-        if place != self._trying:
+        if place not in self._trying:
             return
-        self._trying = None
-        self._next_try = now + self._settings.retry
-        self._searched += 1
-        if peer and place.child in ("", peer):
+        self._trying.remove(place)
+        self._tried[place] = now
+        if not peer or place.child not in ("", peer):
+            if place in (self._assigned, self._unreachable):
+                self._note_unreachable(place, now)
+            return
+        if place == self._unreachable:
+            self._note_reachable()
+        if peer != self.peer:
             self._reached = place
-            if place == self._unreachable:
-                self._note_reachable()
-        elif place in (self._assigned, self._unreachable):
-            self._note_unreachable(place, now)
+        elif self._same_child is None:
+            self._same_child = place, now
 
     def decide(self, now: int, *, is_silent: bool = False) -> Connect | Try | None:
         """What to do next. `is_silent`: the child does not answer, though there is a connection."""
@@ -133,9 +142,9 @@ class Route:
         if reached is not None and self._is_better(reached, is_silent=is_silent):
             return self._connect(reached, now)
         if self.peer:
-            return self._improve(now, is_silent=is_silent)
+            return self._leave(now) if is_silent else self._improve(now)
         if self._since is None:
-            return self._connect(self.first, now)
+            return self._connect(self.place, now)
         return self._search(now)
 
     def _is_better(self, reached: Place, *, is_silent: bool) -> bool:
@@ -145,16 +154,25 @@ class Route:
         # Without a name it was tried because the child was silent, and that has spoken since.
         return reached == self._assigned and reached.child != self.peer
 
-    def _improve(self, now: int, *, is_silent: bool) -> Try | None:
-        """A place to try beside the present connection."""
+    def _leave(self, now: int) -> Connect | Try | None:
+        """The child is silent: another one is looked for, and the child itself on a new connection.
+
+        A child that answers a new connection may be as silent as before, since its own way up is broken. So
+        it is connected to again only if no other child has answered meanwhile.
+        """
+        if self._same_child is not None and now - self._same_child[1] >= self._settings.retry:
+            return self._connect(self._same_child[0], now)
+        others = [each for each in self._others() if each.child != self.peer]
+        # Last where it is: the same address may lead to another child by now.
+        firsts = sorted(self.firsts, key=lambda each: each.address == self.place.address)
+        return self._try_next([*others, *firsts], now)
+
+    def _improve(self, now: int) -> Try | None:
+        """A place to try beside the present connection, which serves."""
         assigned, unreachable = self._assigned, self._unreachable
-        if self._trying is not None:
+        self._forget_tries()
+        if self._trying:
             return None
-        if is_silent:
-            # Also where it began: an address may lead to another child by now.
-            places = [self.first, *(each for each in self._others() if each.child != self.peer)]
-            places = list(dict.fromkeys(places))
-            return self._try(places[self._searched % len(places)]) if now >= self._next_try else None
         if unreachable is not None and now >= self._retry_at:
             return self._try(unreachable)
         if assigned is not None and assigned.child not in (self.peer, self.avoid):
@@ -162,7 +180,7 @@ class Route:
         return None
 
     def _search(self, now: int) -> Connect | Try | None:
-        """Without a connection: other places are tried beside the attempt under way, one after the other."""
+        """Without a connection: all other places are tried beside the attempt under way."""
         settings, since = self._settings, self._since
         assert since is not None
         if now - since <= settings.patience:
@@ -174,15 +192,38 @@ class Route:
             return None
         if now - since > min(settings.patience << min(self._rounds + 1, 16), settings.longest_patience):
             self._rounds += 1
-            return self._connect(others[0], now)
-        if self._trying is None and now >= self._next_try:
-            return self._try(others[self._searched % len(others)])
+            return self._connect(self._next_place(), now)
+        return self._try_next(others, now)
+
+    def _try_next(self, places: Sequence[Place], now: int) -> Try | None:
+        """The first of the places that is due: none waits for another one that does not answer."""
+        for place in dict.fromkeys(places):
+            if place not in self._trying and now >= self._due(place):
+                return self._try(place)
         return None
+
+    def _due(self, place: Place) -> int:
+        """When a place may be tried again; children of before less often, since most are gone for good."""
+        if place not in self._tried:
+            return 0
+        is_known_only = place not in self.firsts and place != self._assigned
+        settings = self._settings
+        return self._tried[place] + (settings.retry_known if is_known_only else settings.retry)
+
+    def _next_place(self) -> Place:
+        """Where to connect if that takes too long here: where it began and the assigned child, in turn."""
+        others = self._others()
+        begins = [each for each in others if each in self.firsts or each == self._assigned]
+        if not begins:
+            return others[0]
+        order = [*self.firsts, self._assigned]
+        here = order.index(self.place) if self.place in order else -1
+        return min(begins, key=lambda each: (order.index(each) <= here, order.index(each)))
 
     def _others(self) -> list[Place]:
         """The places beside the present one where a child may answer: where it began and the assigned child,
         then those of before."""
-        places = [self.first, *([] if self._assigned is None else [self._assigned]), *self._known]
+        places = [*self.firsts, *([] if self._assigned is None else [self._assigned]), *self._known]
         here = self.place
         return [
             place
@@ -196,12 +237,19 @@ class Route:
             self._known = [place, *(each for each in self._known if each.child != place.child)][:KNOWN]
 
     def _try(self, place: Place) -> Try:
-        self._trying = place
+        self._trying.add(place)
         return Try(place)
 
     def _connect(self, place: Place, now: int) -> Connect:
-        self.place, self.peer, self._since, self._trying = place, "", now, None
+        self.place, self.peer, self._since = place, "", now
+        self._trying.clear()
+        self._forget_tries()
         return Connect(place)
+
+    def _forget_tries(self) -> None:
+        """Each place may be tried at once again."""
+        self._tried.clear()
+        self._same_child = None
 
     def _note_unreachable(self, place: Place, now: int) -> None:
         settings = self._settings
