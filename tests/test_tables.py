@@ -479,6 +479,8 @@ def test_times_may_be_floats_of_a_unit(form: Callable[[Any], Any]) -> None:
     [
         ([1.5, None], "has no time in row 1"),
         (np.array([math.nan]), "has no time in row 0"),
+        (["2026-05-01T00:00:00Z", math.nan], "has no time in row 1"),
+        ([Decimal("1"), Decimal("sNaN")], "has no time in row 1"),
         ([1.5, math.inf], "holds inf (row 1)"),
         (np.array([1.5, -math.inf]), "holds -inf (row 1)"),
         (pd.Series([1.5, pd.NA], dtype=object), "has no time in row 1"),

@@ -7,7 +7,7 @@ from headwater.queries import Query
 from headwater.topology import Topology
 from headwater.windows import Session, Sliding, Tumbling
 
-# The most, in microseconds: what lies further ahead of the clock than a day no child reads.
+# The most, in microseconds. A child does not read what lies more than a day ahead of its clock.
 AFTER = 3_600 * SECOND
 
 

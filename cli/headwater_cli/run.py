@@ -46,7 +46,7 @@ from headwater_cli.summary import Layer, Summary
 from headwater_cli.verify import differing
 
 PATIENCE = 120.0
-# A look prints up to so many windows, and more after looks that printed fewer.
+# How many windows are printed at a time. What is not used is left for the next time, up to the second number.
 ECHOED, ECHOED_AT_ONCE = 3, 12
 # For so long sources send what came while they were connecting, in seconds.
 BEGINNING = 2.0

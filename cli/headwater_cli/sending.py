@@ -236,7 +236,7 @@ class Sending:
     def _silence(self) -> float:
         """For how many seconds the input has given nothing."""
         arrivals = None if self._reader is None else self._reader.arrivals
-        # Of an input that is made here each part is there at once.
+        # Generated events are always there at once.
         return inf if arrivals is None else arrivals.silence
 
     @property

@@ -374,7 +374,7 @@ def _of_unit(name: str, numbers: Ints, unit: TimeUnit | None, problems: list[Pro
 
 def _times_of_floats(name: str, given: Floats, unit: TimeUnit | None, problems: list[Problem]) -> Ints:
     """Floats as microseconds."""
-    if given.dtype.itemsize < 8:
+    if len(given) and given.dtype.itemsize < 8:
         said = f"has dtype {given.dtype}, whose numbers are too far apart for times"
         problems.append(Problem(name, said, "give float64"))
         return np.empty(0, np.int64)
@@ -406,7 +406,7 @@ def _absent_time(name: str, row: int) -> Problem:
 def _number_problem(name: str, row: int, number: float | Decimal) -> Problem:
     """What is wrong with an infinite number, or one with a fraction and no unit."""
     if not math.isfinite(number):
-        return Problem(name, f"holds {number} (row {row})", "give each event a time")
+        return Problem(name, f"holds {number} (row {row})", _TIME_REMEDY)
     said = f"holds {number} (row {row}), with a fraction"
     return Problem(name, said, fraction_remedy(Decimal(str(number)), 'unit="{unit}"'))
 
@@ -415,13 +415,16 @@ def _times_of_numbers(
     name: str, given: Sequence[Any], unit: TimeUnit | None, problems: list[Problem]
 ) -> Ints:
     """Integers, floats and decimal numbers as microseconds, each by itself."""
+    absent = next((row for row, number in enumerate(given) if _absent(number)), None)
+    if absent is not None:
+        # First of all: in a column of text or dates NaN stands for what is missing, and is no number.
+        problems.append(_absent_time(name, absent))
+        return np.empty(0, np.int64)
     found = np.empty(len(given), np.int64)
     for row, number in enumerate(given):
         problem = None
         if is_whole(number):
             found[row] = bounded(to_microseconds(int(number), unit or "us"))
-        elif _absent(number):
-            problem = _absent_time(name, row)
         elif isinstance(number, np.floating) and number.itemsize < 8:
             said = f"holds a {number.dtype} (row {row}), whose numbers are too far apart for times"
             problem = Problem(name, said, "give float64")
@@ -502,7 +505,7 @@ def _absent(given: Any) -> bool:
         return True
     try:
         return bool(given != given)
-    except TypeError:
+    except (TypeError, ArithmeticError):
         return True
     except ValueError:
         return False

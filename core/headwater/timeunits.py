@@ -82,7 +82,7 @@ def floats_to_microseconds(numbers: Floats, unit: TimeUnit) -> Ints:
     exact = np.abs(numbers) < _EXACT / scale
     near = np.where(exact, numbers, 0.0)
     nearest = np.rint(near * scale)
-    # Of the two beside it that which is not larger, unless the nearest one is read as the same float.
+    # Cut off, unless the nearest microsecond reads as the same float.
     found = np.floor(near * scale)
     found -= found / scale > near
     found += (found + 1) / scale <= near

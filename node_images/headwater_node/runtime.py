@@ -34,6 +34,9 @@ PATIENCE = 10 * SECOND
 LOST = 2 * SECOND
 # How often is looked whether there is time for what waits, in seconds.
 PACED = 0.02
+# How often a node says again what was not answered, and looks whether its parent and the root are to hear
+# from it, in seconds; and how many flushes there are between at most.
+BEAT, FLUSHES = 0.5, 5
 
 
 class NodeRuntime:
@@ -198,20 +201,24 @@ class NodeRuntime:
             self._follow()
 
     async def _beats(self) -> None:
-        ticks = 0
+        # A long flush interval makes batches rare. The root hears of the node all the same.
+        pause = min(self._interval, BEAT)
+        beats_a_flush = round(self._interval / pause)
+        beats_a_tick = max(1, min(FLUSHES, round(BEAT / pause)))
+        beats = 0
         while True:
-            ticks += 1
+            beats += 1
+            ticks = beats % beats_a_tick == 0 or not self.machine.registered
             try:
-                # Flushes are frequent; to say again what was not answered need not be.
-                self._flush(again=ticks % 5 == 0 or not self.machine.registered)
+                self._run_beat(flushes=beats % beats_a_flush == 0 or self.draining, ticks=ticks)
             # Whatever it is, a node whose heart has stopped must not seem alive.
             except Exception as error:
                 self._halt(error)
                 return
             await self._tell_health()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(pause)
 
-    def _flush(self, *, again: bool) -> None:
+    def _run_beat(self, *, flushes: bool, ticks: bool) -> None:
         machine = self.machine
         if self._follows:
             self._find()
@@ -221,15 +228,16 @@ class NodeRuntime:
             machine.on_connected(now())
         if machine.child:
             machine.read_until(self.future.until(wall()))
-        sends = machine.flush(now())
-        self._made(sends)
-        self.exchange.send(sends)
+        if flushes:
+            sends = machine.flush(now())
+            self._made(sends)
+            self.exchange.send(sends)
         for name, reason, count in self.tally.look(machine.sources):
             who = SourceId.of(name).name
             self.exchange.offences.note(Offence.RECORDS, who, f"records cannot count: {reason}", times=count)
         self.ahead.settle(machine.sources)
         self.future.settle(machine.sources)
-        if again:
+        if ticks:
             sends = machine.tick(now())
             self.repeated += sum(isinstance(send.message, Delivery) for send in sends)
             self.exchange.send(sends)

@@ -14,6 +14,7 @@ import pytest
 
 from headwater.aggregates import UserDefined
 from headwater.errors import FunctionFailed
+from headwater.machines import holds
 from headwater.machines import source as sources
 from headwater.machines.messages import Message, Registered, Silent
 from headwater.machines.root import Settings
@@ -50,12 +51,17 @@ class Tree:
 
 @asynccontextmanager
 async def tree(
-    directory: Path, queries: Sequence[Query] = SUM, *, codec: Codec | None = None, keys_per_source: int = 0
+    directory: Path,
+    queries: Sequence[Query] = SUM,
+    *,
+    codec: Codec | None = None,
+    keys_per_source: int = 0,
+    flush_interval: float = 0.02,
 ) -> AsyncIterator[Tree]:
-    """`codec` is the child's."""
+    """`codec` and `flush_interval` are the child's."""
     root = RootRuntime(queries, directory / "root", Settings(expected=1, keys_per_source=keys_per_source))
     port = await root.start("127.0.0.1:0")
-    child = NodeRuntime("c", "root", child=True, flush_interval=0.02, codec=codec)
+    child = NodeRuntime("c", "root", child=True, flush_interval=flush_interval, codec=codec)
     below = await child.start("127.0.0.1:0", f"127.0.0.1:{port}")
     spool = Spool.open(directory / "s", limit_bytes=1 << 24)
     client = SourceClient("s", "c", spool, sources.Settings(rows=500))
@@ -67,6 +73,39 @@ async def tree(
         await child.stop()
         await root.stop()
         spool.close()
+
+
+def test_a_child_that_flushes_rarely_is_heard_all_the_same(tmp_path: Path) -> None:
+    """Else the status would call it silent between its flushes."""
+
+    async def run() -> None:
+        async with tree(tmp_path, flush_interval=60.0) as grown:
+            moments: list[int] = []
+
+            def is_heard_again() -> bool:
+                heard = grown.root.machine.vitals.heard("c")
+                if heard is not None and moments[-1:] != [heard]:
+                    moments.append(heard)
+                return len(moments) >= 4
+
+            await grown.until(is_heard_again)
+            # The first ones are of its registration.
+            assert moments[-1] - moments[-2] < holds.PATIENCE
+
+    asyncio.run(run())
+
+
+def test_a_child_that_flushes_rarely_drains_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree(tmp_path, flush_interval=60.0) as grown:
+            grown.spool.append([0, 100], [1.0, 1.0])
+            grown.client.push()
+            machine = grown.child.machine
+            await grown.until(lambda: [source.position for source in machine.sources.values()] == [2])
+            assert not machine.drained
+            assert await grown.child.drain(30.0)
+
+    asyncio.run(run())
 
 
 def test_a_drain_ends_however_much_comes_in(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from time import monotonic
 
 
@@ -24,6 +25,14 @@ class Arrivals:
 
     @property
     def silence(self) -> float:
-        """For how many seconds the reader has waited for bytes; 0 while it works on those that came."""
+        """For how many seconds there have been no bytes; 0 while there are some to read or to work on.
+
+        The reader may not have seen bytes that are there: the process was stopped, or other threads are busy.
+        """
         since = self._since
-        return 0.0 if since is None else monotonic() - since
+        return 0.0 if since is None or self._has_bytes() else monotonic() - since
+
+    def _has_bytes(self) -> bool:
+        poll = select.poll()
+        poll.register(self._file, select.POLLIN)
+        return any(event & select.POLLIN for _, event in poll.poll(0))

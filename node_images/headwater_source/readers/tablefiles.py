@@ -61,7 +61,10 @@ def _rows(table: Any, found: dict[str, str], first: int) -> Iterator[Row]:
 
 
 def arrow_batches(file: Any) -> Iterator[Any]:
-    """Record batches of an Arrow file or stream, which its beginning shows; `Arrivals` are a stream."""
+    """Record batches of an Arrow file or stream: a file shows by its first bytes which of both it is.
+
+    A pipe (`Arrivals`) is a stream.
+    """
     import pyarrow as pa
 
     if isinstance(file, Arrivals):
