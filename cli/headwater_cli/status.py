@@ -95,6 +95,7 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
         "version": told.version,
         "queries": told.queries,
         "unmerged": _or_none(told, "unmerged"),
+        "merging_still": _or_none(told, "merging_still"),
         "totals": {field.name: getattr(totals, field.name) for field in totals.DESCRIPTOR.fields},
         "degraded": [
             {
@@ -179,7 +180,7 @@ def picture(told: pb.StatusReply) -> Group:
     )
     parts.append(Text(counted))
     if told.HasField("unmerged"):
-        parts.append(Text(f"Spark: {told.unmerged:,} records not merged yet"))
+        parts.append(_merging(told))
     if told.holds:
         parts.append(_waits(told))
     for each in told.degraded:
@@ -199,6 +200,14 @@ def picture(told: pb.StatusReply) -> Group:
         more = f"{totals.sources - len(told.sources):,} more sources; --sources shows more"
         parts.append(Text(more))
     return Group(*parts)
+
+
+def _merging(told: pb.StatusReply) -> Text:
+    """What Spark has still to do, and for how long it has done nothing."""
+    waiting = f"Spark: {told.unmerged:,} records not merged yet"
+    if told.merging_still < PATIENCE:
+        return Text(waiting)
+    return Text(f"{waiting}, none for {seconds(told.merging_still)}: no windows come", style="bold red")
 
 
 def _headline(told: pb.StatusReply) -> str:

@@ -30,8 +30,17 @@ WORST, MESSAGE = 10, 4_096
 LIVE = ("sources", "rate", "lag", "busiest")
 # Seconds from one writing of live numbers to the next, and while the watermark stands still.
 SPACING, STALLED_SPACING = 30.0, 5.0
+# Reasons with which lag grows with the clock.
+STALLED = ("NoSources", "ResultsStalled", "WatermarkStalled")
 # Reasons whose messages are made of counts, which change all the time as well.
-REASONS_WITH_COUNTS = ("FewSources", "NoSources", "SourcesNotAssigned", "WatermarkStalled", "WindowsWait")
+REASONS_WITH_COUNTS = (
+    "FewSources",
+    "NoSources",
+    "ResultsStalled",
+    "SourcesNotAssigned",
+    "WatermarkStalled",
+    "WindowsWait",
+)
 # Stands between the message of the worst fault and what else is wrong with sources or the watermark.
 SECONDARY_SEPARATOR = "; also: "
 # Seconds after which far fewer live sources than expected are a fault.
@@ -188,6 +197,13 @@ class Report:
         return self.still >= self.stall_after
 
     @property
+    def merging_still(self) -> float:
+        """For how many seconds Spark has merged nothing though records wait for it, if that is too long."""
+        root = self.observed.root
+        still = 0.0 if root is None else root.merging_still / SECOND
+        return still if still >= STALL else 0.0
+
+    @property
     def still(self) -> float:
         """For how many seconds windows have waited for sources; 0: no source is live.
 
@@ -250,8 +266,7 @@ def is_due(before: Mapping[str, Any], after: Mapping[str, Any], seconds: float) 
     if seconds >= STALLED_SPACING and before.get("conditions") != after["conditions"]:
         return True
     stalled = any(
-        each["reason"] in ("NoSources", "WatermarkStalled") or SECONDARY_SEPARATOR in each["message"]
-        for each in after["conditions"]
+        each["reason"] in STALLED or SECONDARY_SEPARATOR in each["message"] for each in after["conditions"]
     )
     spacing = STALLED_SPACING if stalled else SPACING
     return seconds >= spacing and any(before.get(name) != after.get(name) for name in LIVE)
@@ -436,6 +451,10 @@ def _find_urgent_fault(report: Report) -> Finding | None:
     root = report.observed.root
     if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
+    if root is not None and report.merging_still and not report.suspended:
+        since = moment(root.now - root.merging_still)
+        said = f"no windows come: Spark has merged nothing since {since}, and {root.unmerged} records wait; "
+        return True, "ResultsStalled", said + "its logs are in spark/ beside the root's log"
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
     return None
@@ -642,10 +661,12 @@ def _live(report: Report) -> Status:
 def _lag(report: Report) -> float | None:
     """How many seconds results are behind; None: not known, or no source is live and none is waited for."""
     root = report.observed.root
-    if root is None or (root.HasField("live") and not root.live):
+    if root is None:
         return None
     # Where nothing comes any more the events say nothing: the clock does.
-    still = report.still if report.stalled else None
+    still = max(report.still if report.stalled else 0.0, report.merging_still) or None
+    if root.HasField("live") and not root.live:
+        return report.merging_still or None
     if not (root.HasField("watermark") and root.HasField("largest")):
         return still
     return max((root.largest - root.watermark) / SECOND, still or 0.0)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 import grpc.aio
@@ -79,6 +79,13 @@ class _Life:
     at_once: bool = False
 
 
+class Unmerged(NamedTuple):
+    """Records whose windows are not out: how many, and for how long none was merged, in microseconds."""
+
+    records: int
+    still: int
+
+
 class Control(control_pb2_grpc.ControlServicer):
     """Control of one root; everything happens in the thread of the machine."""
 
@@ -91,11 +98,11 @@ class Control(control_pb2_grpc.ControlServicer):
         send: Callable[[Sequence[Send]], None],
         halt: Callable[[HeadwaterError], None],
         functions: Functions = lambda name: None,
-        unmerged: Callable[[], int | None] = lambda: None,
+        unmerged: Callable[[], Unmerged | None] = lambda: None,
         degraded: Callable[[], Sequence[Degraded]] = lambda: (),
     ) -> None:
         """`windows` says how many each query (by its number) has put out, `halt` takes what no root
-        survives, `functions` finds users' functions by their names. `unmerged` is of how many records the
+        survives, `functions` finds users' functions by their names. `unmerged` gives the records whose
         windows are not out, where these come later; `degraded` tells of which queries too many windows
         wait."""
         self._unmerged, self._degraded = unmerged, degraded
@@ -327,6 +334,7 @@ class Control(control_pb2_grpc.ControlServicer):
         reached = request.after + len(shown)
         first, upto = request.nodes_after, request.nodes_after + NODES_LIMIT
         nodes = [] if request.after else list(self._nodes(first, upto))
+        unmerged = self._unmerged()
         reply = pb.StatusReply(
             topology=self._topology,
             expected=self._machine.expected,
@@ -351,7 +359,8 @@ class Control(control_pb2_grpc.ControlServicer):
             next=reached if reached < len(engine.sources) else 0,
             nodes=nodes,
             quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
-            unmerged=self._unmerged(),
+            unmerged=None if unmerged is None else unmerged.records,
+            merging_still=None if unmerged is None else unmerged.still,
             generation=0 if spec is None else spec.generation,
             digest="" if spec is None else spec.digest,
             next_nodes=upto if nodes and upto < len(self._machine.members.nodes) else 0,

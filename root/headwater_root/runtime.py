@@ -30,7 +30,7 @@ from headwater_root import asked as askings
 from headwater_root import resultlines
 from headwater_root.asked import Asked
 from headwater_root.complaints import Complaints
-from headwater_root.control import NAME, Control
+from headwater_root.control import NAME, Control, Unmerged
 from headwater_root.delivery import Deliveries, sinks_of
 from headwater_root.log import Log
 from headwater_root.outbox import BOUND, Outbox
@@ -394,8 +394,8 @@ class RootRuntime:
             told = {"sources": len(engine.sources), "expected": self.machine.settings.expected}
             log.warning("started without all sources that are expected", extra=told)
 
-    def _unmerged(self) -> int | None:
-        """Of how many records the windows are not out; None where they are out with the record."""
+    def _unmerged(self) -> Unmerged | None:
+        """The records whose windows are not out; None where they are out with the record."""
         return None
 
     def _degraded(self) -> Sequence[Degraded]:

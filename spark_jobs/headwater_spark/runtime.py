@@ -18,11 +18,13 @@ from time import monotonic
 from typing import Any
 
 from headwater.degraded import Degraded
+from headwater.durations import SECOND
 from headwater.machines.records import Assigned, Began, Joined, Left, Record
 from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.topology import query_document
 from headwater.windowless import Windowless
+from headwater_root.control import Unmerged
 from headwater_root.runtime import Journal, RootRuntime
 from headwater_spark import checkpoint
 from headwater_spark.buckets import Buckets
@@ -100,6 +102,8 @@ class SparkRoot(RootRuntime):
         # Up to when the end waits for Spark, and when it was last seen to have come further.
         self._until: float | None = None
         self._moved = 0, monotonic()
+        # The last record that was merged, and since when it is the last although others wait.
+        self._progress = 0, monotonic()
         # As the last micro-batch told it: the windows are not here.
         self._crowded: tuple[Degraded, ...] = ()
         super().__init__(queries, directory, settings, *arguments, **options)
@@ -188,6 +192,8 @@ class SparkRoot(RootRuntime):
     def _look(self) -> None:
         if self._driver.failed is not None:
             raise self._driver.failed
+        if self._tidings.wanted <= self.merged or self._progress[0] != self.merged:
+            self._progress = self.merged, monotonic()
         waits = not self.lag or self.outbox.full or not self._driver.up
         if waits or self._moved[0] != self.merged:
             self._moved = self.merged, monotonic()
@@ -215,9 +221,15 @@ class SparkRoot(RootRuntime):
         dict.update(self.emitted, batch.emitted)
         self._crowded = batch.degraded
         self.merged = batch.last
+        self._progress = batch.last, monotonic()
 
-    def _unmerged(self) -> int | None:
-        return self.lag
+    def _unmerged(self) -> Unmerged:
+        return Unmerged(self.lag, int(self._merging_still * SECOND))
+
+    @property
+    def _merging_still(self) -> float:
+        """For how many seconds nothing was merged though records wait whose windows are not out."""
+        return monotonic() - self._progress[1] if self._tidings.wanted > self.merged else 0.0
 
     def _degraded(self) -> Sequence[Degraded]:
         return self._crowded
@@ -225,6 +237,8 @@ class SparkRoot(RootRuntime):
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         yield "merged_position", "Position of the last record whose windows are out.", self.merged
         yield "unmerged_records", "Records in the log that Spark has not merged.", self.lag
+        said = "Seconds since Spark last merged a record while others wait for it."
+        yield "merging_still_seconds", said, self._merging_still
         yield "backlog_bytes", "Bytes of records that Spark has not done with.", self.inbox.bytes
         yield "spark_up", "1 while the Spark query runs.", self._driver.up
         yield "executors", "Executors of their own that are there.", self._driver.executors

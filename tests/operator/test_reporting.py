@@ -404,6 +404,21 @@ def test_a_node_of_which_the_root_hears_nothing_is_told_although_its_pod_seems_r
     assert not is_due(status, status_of(report, status, NOW), 5.0)
 
 
+def test_a_spark_that_merges_nothing_is_told_by_reason_and_lag() -> None:
+    times = {"watermark": AT, "largest": AT + SECOND, "now": AT + 100 * SECOND, "live": 12, "still": 0}
+    brief = status_of(waiting(**times, unmerged=867, merging_still=4 * SECOND), {}, NOW)
+    assert (brief["lag"], brief["reason"]) == ("1s", "AsPlanned")
+    status = status_of(waiting(**times, unmerged=867, merging_still=32 * SECOND), brief, NOW)
+    assert (status["lag"], status["reason"]) == ("32s", "ResultsStalled")
+    message = status["conditions"][-1]["message"]
+    assert "merged nothing since 2023-11-14T22:14:28Z, and 867 records wait" in message
+    # Lag grows with the clock, and the message does not change without need.
+    assert is_due(status, {**status, "lag": "37s"}, 5.0)
+    # The sources have ended, and their last windows are not out.
+    ended = waiting(**{**times, "live": 0}, unmerged=867, merging_still=32 * SECOND)
+    assert status_of(ended, {}, NOW)["lag"] == "32s"
+
+
 def expected(there: int, of: int, *, since: int = AT) -> pb.Hold:
     said = f"{there} of {of} sources that are expected are there"
     return pb.Hold(reason=pb.Hold.REASON_EXPECTED, message=said, since=since, ends=since + 60 * SECOND)

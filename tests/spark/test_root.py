@@ -7,12 +7,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
 import grpc.aio
 import pytest
 
+from headwater.durations import SECOND
 from headwater.machines.messages import Delivery
 from headwater.machines.root import Settings
 from headwater_root.metrics import RootMetrics
@@ -188,6 +190,35 @@ def test_a_spark_that_stands_still_is_told(
     ]
     monkeypatch.undo()
     closed(root)
+
+
+def test_status_says_for_how_long_nothing_was_merged(tmp_path: Path) -> None:
+    async def run() -> None:
+        pump, root = Pump(), opened(tmp_path)
+        # Without Spark.
+        port = await RootRuntime.start(root, "127.0.0.1:0")
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stub = control_pb2_grpc.ControlStub(channel)  # type: ignore[no-untyped-call]  # generated
+
+            async def until_still(is_wanted: Callable[[int], bool]) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while not is_wanted((await stub.Status(control_pb2.StatusRequest())).merging_still):
+                        await asyncio.sleep(0.01)
+
+            # Who is there makes no window final.
+            await until_still(lambda still: still == 0)
+            pump.introduce(root)
+            pump.send(root, 3)
+            await until_still(lambda still: still > SECOND)
+            row = {"bucket": 0, "first": 1, "last": root.log.committed, "finals": finals.packed([])}
+            root._write(query._batch([{**row, "emitted": "{}", "degraded": "[]"}]))
+            await until_still(lambda still: still == 0)
+            pump.send(root, 3)
+            # Not from when anything was last merged.
+            assert (await stub.Status(control_pb2.StatusRequest())).merging_still < SECOND
+        await root.stop()
+
+    asyncio.run(run())
 
 
 def test_executors_of_their_own_are_counted() -> None:
