@@ -205,6 +205,12 @@ class SourceClient:
             return f"{uplink.peer} is connected, but the root has not answered through it"
         if machine.is_silent(now()):
             return f"{uplink.peer} is connected, but does not answer"
+        if machine.lost_from is not None:
+            return (
+                f"the root has counted up to record {machine.lost_from:,}, and the spool begins behind that: "
+                "the root came back with an older copy of its log, and records are lost "
+                "(`headwater source retire` lets the source go on behind them)"
+            )
         if machine.busy:
             return (
                 f"{uplink.peer} does not accept more yet: its way up is held up, or the events are too far "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -75,6 +76,37 @@ async def tree(
         spool.close()
 
 
+def test_a_running_source_goes_back_with_a_root_that_has_an_older_log(tmp_path: Path) -> None:
+    """All nodes were stopped too: nobody but the source knows better."""
+    log, copy = tmp_path / "log", tmp_path / "copy"
+
+    async def run() -> None:
+        root_at = child_at = "127.0.0.1:0"
+        with Spool.open(tmp_path / "s", limit_bytes=1 << 24) as spool:
+            client = SourceClient("s", "c", spool)
+            for number, directory in enumerate((log, log, copy)):
+                root = RootRuntime(SUM, directory, Settings(expected=1))
+                root_at = f"127.0.0.1:{await root.start(root_at)}"
+                child = NodeRuntime("c", "root", child=True, flush_interval=0.02)
+                child_at = f"127.0.0.1:{await child.start(child_at, root_at)}"
+                if not number:
+                    client.start(child_at)
+                spool.append([SECOND * number], [1.0])
+                async with asyncio.timeout(PATIENCE):
+                    while list(root.machine.committed.values()) != [number + 1]:
+                        client.push()
+                        await asyncio.sleep(0.01)
+                    while not client.done:
+                        await asyncio.sleep(0.01)
+                await child.stop()
+                await root.stop()
+                if not number:
+                    shutil.copytree(log, copy)
+            await client.stop()
+
+    asyncio.run(run())
+
+
 def test_a_child_that_flushes_rarely_is_heard_all_the_same(tmp_path: Path) -> None:
     """Else the status would call it silent between its flushes."""
 
@@ -98,11 +130,14 @@ def test_a_child_that_flushes_rarely_is_heard_all_the_same(tmp_path: Path) -> No
 def test_a_child_that_flushes_rarely_drains_at_once(tmp_path: Path) -> None:
     async def run() -> None:
         async with tree(tmp_path, flush_interval=60.0) as grown:
-            grown.spool.append([0, 100], [1.0, 1.0])
-            grown.client.push()
             machine = grown.child.machine
-            await grown.until(lambda: [source.position for source in machine.sources.values()] == [2])
-            assert not machine.drained
+
+            def has_something_to_flush() -> bool:
+                grown.spool.append([100], [1.0])
+                grown.client.push()
+                return not machine.drained
+
+            await grown.until(has_something_to_flush)
             assert await grown.child.drain(30.0)
 
     asyncio.run(run())

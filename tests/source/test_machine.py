@@ -43,6 +43,37 @@ def test_a_child_that_stands_below_what_the_spool_still_has_does_not_stop_the_so
         assert again.batch.first == 5_001
 
 
+def test_a_root_with_an_older_log_counts_again_what_the_spool_still_has(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 24, segment_bytes=64 << 10) as spool:
+        for n in range(100):
+            spool.append(np.arange(100) + n, np.ones(100))
+        machine, sent = welcomed(spool)
+        machine.step("c", Commit(sent[0].stream, {SOURCE: 5_000}, None), 0)
+        base = spool.base
+        (first, *_) = columns(machine)
+        standing = Standing(Prefix(base + 7), 0, "")
+        machine.step("c", Resync(first.stream, first.id, 0, {SOURCE: standing}), 0)
+        (again, *_) = columns(machine)
+        assert (again.batch.first, machine.lost_from) == (base + 8, None)
+        assert not machine.done
+        machine.step("c", Commit(first.stream, {SOURCE: 10_000}, None), 0)
+        assert machine.done
+
+
+def test_a_root_that_has_counted_less_than_the_spool_begins_with_is_named(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 24, segment_bytes=64 << 10) as spool:
+        for n in range(100):
+            spool.append(np.arange(100) + n, np.ones(100))
+        machine, sent = welcomed(spool)
+        machine.step("c", Commit(sent[0].stream, {SOURCE: 5_000}, None), 0)
+        (first, *_) = columns(machine)
+        machine.step("c", Resync(first.stream, first.id, 0, {SOURCE: Standing(Prefix(17), 0, "")}), 0)
+        assert machine.lost_from == 17
+        # A child that had not heard yet hears of it.
+        machine.step("c", Commit(first.stream, {SOURCE: 5_100}, None), 0)
+        assert machine.lost_from is None
+
+
 def test_what_an_earlier_process_was_answered_is_not_for_this_one(tmp_path: Path) -> None:
     with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
         spool.append(np.arange(100), np.ones(100))

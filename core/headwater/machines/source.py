@@ -117,6 +117,8 @@ class SourceMachine:
         self.welcomes = 0
         # The column by which queries compute, as the root says; empty: none does; None: it has not said.
         self.key_by: str | None = None
+        # Up to which record the tree has counted if the spool begins behind that; None: nothing is lost.
+        self.lost_from: int | None = None
         self.avoid = ""
         self._failures = 0
         self._offset = 0
@@ -298,6 +300,7 @@ class SourceMachine:
             # any more, and nothing else may ever make room of it.
             self.spool.trim(message.offset)
             self._acknowledged, self._committed = max(self.spool.base - message.offset, 0), 0
+            self.lost_from = None
             self._under_way, self._probe = [], None
 
     def _acked(self, id: str, now: int) -> None:
@@ -320,20 +323,24 @@ class SourceMachine:
         self._under_way, self._probe = [], None
         if standing is None:
             self.source, self._patience = None, self.settings.greeting
-        # What lies before the base is counted: somebody who does not know that yet will hear of it.
-        elif self._lowest <= standing.prefix.position <= self.spool.head - self._offset:
-            self._acknowledged = standing.prefix.position
-
-    @property
-    def _lowest(self) -> int:
-        return max(self._committed, self.spool.base - self._offset)
+            return
+        position = standing.prefix.position
+        base, head = self.spool.base - self._offset, self.spool.head - self._offset
+        # Somebody who does not know yet what is counted will hear of it. If nobody tells, records are lost.
+        self.lost_from = position if position < base else None
+        if base <= position <= head:
+            # Below what was counted, it is a root that came back with an older copy of its log: it counts
+            # anew what the spool still has. A child that only has not heard yet gives records twice, and
+            # those are not counted again.
+            self._committed = min(self._committed, position)
+            self._acknowledged = position
 
     def _counted(self, message: Commit) -> None:
         if self.source is None or self.source not in message.committed:
             return
         committed = message.committed[self.source]
         if self._committed < committed <= self.spool.head - self._offset:
-            self._committed = committed
+            self._committed, self.lost_from = committed, None
             self.spool.trim(self._offset + committed)
             if committed > self._acknowledged:
                 self._acknowledged, self._under_way, self._probe = committed, [], None
