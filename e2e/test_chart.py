@@ -224,6 +224,8 @@ def _clear(cluster: Api) -> None:
     assert not others, f"the topologies {others} would be deleted with their definition: take another cluster"
     helm.uninstall()
     helm.uninstall(**ELSEWHERE)
+    # It stays when its topology goes.
+    cluster.delete("/api/v1/namespaces/default/persistentvolumeclaims/heir-root")
     cluster.delete(f"/api/v1/namespaces/{ELSEWHERE['namespace']}")
     for name in definitions():
         cluster.delete(f"{DEFINITIONS}/{name}.{GROUP}")

@@ -396,7 +396,7 @@ class Sending:
         options = self.options
         naming = f"{options.child!r} is what --child says; give the name of the node there"
         if options.child is None:
-            naming = "give the name of the node there with --child NAME"
+            naming = "give the name of the node there with --child NAME (in a cluster: TOPOLOGY-ingest)"
         tls = options.credentials is not None
         return handshakes.remedy(problem, tls=tls, option="--to", naming=naming)
 

@@ -164,7 +164,7 @@ class SourceClient:
             answer = str(error)
         is_news = self._answers.get(place) != answer
         self._note_answer(place, answer)
-        if is_news and place.child and peer != place.child:
+        if is_news and place not in route.firsts and peer != place.child:
             extra = {"source": self.name, "child": place.child, "address": place.address, "problem": answer}
             log.warning("a child cannot be reached", extra=extra)
         route.on_tried(place, peer, now())

@@ -160,7 +160,7 @@ def test_who_has_no_certificate_is_told_what_to_give(guarded: Guarded, operator:
 def test_a_source_that_calls_the_child_by_another_name_is_told_of_child(guarded: Guarded) -> None:
     mine = guarded.authority.issue("v")
     said = "the certificate there bears another name; "
-    remedy = "give the name of the node there with --child NAME"
+    remedy = "give the name of the node there with --child NAME (in a cluster: TOPOLOGY-ingest)"
     assert said + remedy in guarded.refused(mine, "v", child=None).stderr
     assert said + "'d' is what --child says; give the name" in guarded.refused(mine, "v", child="d").stderr
 

@@ -296,6 +296,43 @@ def test_a_silent_child_is_connected_to_anew_where_no_other_answers() -> None:
     assert route.decide(7, is_silent=True) == Connect(FIRST)
 
 
+def test_where_it_began_any_child_is_welcome_that_bears_the_name() -> None:
+    """The name is that of a Service, which the certificates of all children bear."""
+    service = Place("plant-ingest", FIRST.address)
+    route = Route([service], SETTINGS)
+    assert route.decide(0) == Connect(service)
+    route.on_connected("a", 0)
+    route.on_assigned("b", B.address)
+    reached(route, B, 1)
+    route.on_lost(2)
+    assert route.decide(13) == Try(service)
+    route.on_tried(service, "a", 13)
+    assert route.decide(13) == Connect(service)
+    route.on_connected("a", 14)
+    # And when that is silent.
+    assert route.decide(15, is_silent=True) == Try(B)
+    assert route.decide(15, is_silent=True) == Try(service)
+    route.on_tried(service, "c", 15)
+    assert route.decide(15, is_silent=True) == Connect(service)
+
+
+def test_another_child_where_the_assigned_one_should_be_moves_nobody_to_and_fro() -> None:
+    """It was named by its address when the source began, and another child answers there today."""
+    there = Place("b", FIRST.address)
+    route = Route([there], SETTINGS)
+    assert route.decide(0) == Connect(there)
+    route.on_connected("a", 0)
+    route.on_assigned("b", FIRST.address)
+    tried = 0
+    for now in range(1, 100):
+        step = route.decide(now)
+        assert not isinstance(step, Connect)
+        if isinstance(step, Try):
+            tried += 1
+            route.on_tried(step.place, "a", now)
+    assert (route.avoid, tried) == ("b", 3)
+
+
 def test_children_of_before_are_tried_less_often() -> None:
     route = at("a")
     for number in range(KNOWN):

@@ -683,7 +683,7 @@ def _(patch: Patch) -> None:
 
     def on_tried(self: Route, place: Place, peer: str, now: int) -> None:
         self._trying.discard(place)
-        self._reached = place if peer else None
+        self._reached = (place, peer) if peer else None
 
     def on_connected(self: Route, peer: str, now: int) -> None:
         connected(self, self.place.child or peer, now)

@@ -47,7 +47,12 @@ class Mute(Party):
 
 @asynccontextmanager
 async def sources(
-    directory: Path, address: str, credentials: Callable[[str], Credentials | None], count: int = 1
+    directory: Path,
+    address: str,
+    credentials: Callable[[str], Credentials | None],
+    count: int = 1,
+    *,
+    child: str | None = None,
 ) -> AsyncIterator[list[SourceClient]]:
     """Sources of one process with an event each."""
     clients = []
@@ -57,7 +62,7 @@ async def sources(
             name = f"s{number}"
             spools.append(spool := Spool.open(directory / name, limit_bytes=1 << 20))
             spool.append([0], [1.0])
-            clients.append(client := SourceClient(name, None, spool, credentials=credentials(name)))
+            clients.append(client := SourceClient(name, child, spool, credentials=credentials(name)))
             client.start(address)
         yield clients
     finally:
@@ -131,22 +136,26 @@ def test_the_other_address_is_tried_when_a_child_dies(tmp_path: Path, tls: bool)
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("child", [None, "plant-ingest"])
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_child_that_answers_streams_alone_is_left_for_another_address(
-    tmp_path: Path, count: int, tls: bool
+    tmp_path: Path, count: int, tls: bool, child: str | None
 ) -> None:
+    """`child` is a name that the certificates of all children bear, that of a Service."""
     authority = Authority(tmp_path)
 
     async def run() -> None:
         issued = [
-            authority.issue(name, "127.0.0.1", role="node") if tls else None for name in ("mute", "sound")
+            authority.issue(name, "127.0.0.1", "plant-ingest", role="node") if tls else None
+            for name in ("mute", "sound")
         ]
         mute, sound = Mute("mute", issued[0]), Party("sound", issued[1])
         async with parties(mute, sound):
             ports = [await child.exchange.serve("127.0.0.1:0") for child in (mute, sound)]
             address = f"ipv4:127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
-            async with sources(tmp_path, address, authority.issue if tls else plain, count) as clients:
+            issue = authority.issue if tls else plain
+            async with sources(tmp_path, address, issue, count, child=child) as clients:
                 await until(lambda: peers(clients) == {"mute"} and len(mute.heard) >= count)
                 await until(lambda: peers(clients) == {"sound"})
                 await until(lambda: {name for name, _ in sound.heard} == {each.name for each in clients})

@@ -14,7 +14,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An address, and the child that has to be there; without a name, whoever is."""
+    """An address, and the child that has to be there; without a name, whoever is.
+
+    Of a place where a source begins the name is one that the certificate there bears, such as that of a
+    Service. Whichever child bears it is welcome.
+    """
 
     child: str
     address: str
@@ -79,7 +83,8 @@ class Route:
         self._trying: set[Place] = set()
         # When each place that was tried has last answered, or failed to.
         self._tried: dict[Place, int] = {}
-        self._reached: Place | None = None
+        # The place that was reached last, and who answered there.
+        self._reached: tuple[Place, str] | None = None
         # Where the silent child itself has answered on a new connection, and since when.
         self._same_child: tuple[Place, int] | None = None
 
@@ -125,34 +130,35 @@ class Route:
             return
         self._trying.remove(place)
         self._tried[place] = now
-        if not peer or place.child not in ("", peer):
-            if place in (self._assigned, self._unreachable):
-                self._note_unreachable(place, now)
+        is_found = bool(peer) and place.child in ("", peer)
+        if not is_found and place in (self._assigned, self._unreachable):
+            self._note_unreachable(place, now)
+        if not is_found and not (peer and place in self.firsts):
             return
-        if place == self._unreachable:
+        if is_found and place == self._unreachable:
             self._note_reachable()
         if peer != self.peer:
-            self._reached = place
+            self._reached = place, peer
         elif self._same_child is None:
             self._same_child = place, now
 
     def decide(self, now: int, *, is_silent: bool = False) -> Connect | Try | None:
         """What to do next. `is_silent`: the child does not answer, though there is a connection."""
         reached, self._reached = self._reached, None
-        if reached is not None and self._is_better(reached, is_silent=is_silent):
-            return self._connect(reached, now)
+        if reached is not None and self._is_better(*reached, is_silent=is_silent):
+            return self._connect(reached[0], now)
         if self.peer:
             return self._leave(now) if is_silent else self._improve(now)
         if self._since is None:
             return self._connect(self.place, now)
         return self._search(now)
 
-    def _is_better(self, reached: Place, *, is_silent: bool) -> bool:
-        """Whether a place that was reached is better than the present connection."""
+    def _is_better(self, place: Place, peer: str, *, is_silent: bool) -> bool:
+        """Whether a place where `peer` has answered is better than the present connection."""
         if not self.peer or is_silent:
             return True
-        # Without a name it was tried because the child was silent, and that has spoken since.
-        return reached == self._assigned and reached.child != self.peer
+        # Any other place was tried because the child was silent, and that has spoken since.
+        return place == self._assigned and place.child == peer
 
     def _leave(self, now: int) -> Connect | Try | None:
         """The child is silent: another one is looked for, and the child itself on a new connection.
