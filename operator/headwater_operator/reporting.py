@@ -404,7 +404,11 @@ def _degraded(report: Report) -> Finding:
     if worst is None and stall:
         return True, "WatermarkStalled", _format_stall(report, WORST)
     if worst is None:
-        return _find_minor_fault(report) or (False, "AsPlanned", "nothing is wrong that is known of")
+        is_ready, reason, _ = _is_ready(report)
+        said = "nothing is wrong that is known of"
+        if not is_ready and not report.suspended:
+            said = f"nothing is known to be wrong beside what the condition Ready says: {reason}"
+        return _find_minor_fault(report) or (False, "AsPlanned", said)
     _, reason, message = worst
     secondary = [shortage[2]] if shortage is not None and shortage is not worst else []
     secondary += [stall] if stall else []

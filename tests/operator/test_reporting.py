@@ -404,6 +404,14 @@ def test_a_node_of_which_the_root_hears_nothing_is_told_although_its_pod_seems_r
     assert not is_due(status, status_of(report, status, NOW), 5.0)
 
 
+def test_what_is_not_ready_is_not_said_to_be_well() -> None:
+    ready = waiting(live=12)
+    assert status_of(ready, {}, NOW)["conditions"][-1]["message"] == "nothing is wrong that is known of"
+    degraded = status_of(replace(ready, applied=False), {}, NOW)["conditions"][-1]
+    assert degraded["status"] == "False"
+    assert degraded["message"].endswith("beside what the condition Ready says: NotApplied")
+
+
 def test_a_spark_that_merges_nothing_is_told_by_reason_and_lag() -> None:
     times = {"watermark": AT, "largest": AT + SECOND, "now": AT + 100 * SECOND, "live": 12, "still": 0}
     brief = status_of(waiting(**times, unmerged=867, merging_still=4 * SECOND), {}, NOW)
