@@ -10,7 +10,9 @@ from headwater.machines.route import Connect, Place, Route, Settings, Try
 from headwater.machines.source import SourceMachine
 
 # The times of the run's clock.
-SETTINGS = Settings(patience=15, longest_patience=60, retry=5, retry_known=20, pause=30, longest_pause=120)
+SETTINGS = Settings(
+    patience=15, longest_patience=60, retry=5, longest_retry=20, retry_known=20, pause=30, longest_pause=120
+)
 
 
 def address_of(child: str) -> str:

@@ -6,7 +6,9 @@ from headwater.machines.route import KNOWN, Connect, Place, Route, Settings, Try
 
 FIRST = Place("", "service:7070")
 A, B = Place("a", "host-a:7070"), Place("b", "host-b:7070")
-SETTINGS = Settings(patience=10, longest_patience=40, retry=2, retry_known=8, pause=20, longest_pause=80)
+SETTINGS = Settings(
+    patience=10, longest_patience=40, retry=2, longest_retry=4, retry_known=8, pause=20, longest_pause=80
+)
 
 
 def begun() -> Route:
@@ -331,6 +333,21 @@ def test_another_child_where_the_assigned_one_should_be_moves_nobody_to_and_fro(
             tried += 1
             route.on_tried(step.place, "a", now)
     assert (route.avoid, tried) == ("b", 3)
+
+
+def test_a_place_that_does_not_answer_is_tried_less_often_until_there_is_a_connection() -> None:
+    route = at("a")
+    route.on_assigned("b", B.address)
+    reached(route, B, 1)
+    for begin in (2, 102):
+        route.on_lost(begin)
+        tried = []
+        for now in range(begin, begin + 21):
+            if route.decide(now) == Try(FIRST):
+                tried.append(now - begin)
+                route.on_tried(FIRST, "", now)
+        assert tried == [11, 13, 17]
+        route.on_connected("b", begin + 21)
 
 
 def test_children_of_before_are_tried_less_often() -> None:

@@ -46,8 +46,10 @@ class Settings:
     # for that one at first: the latter twice as long each time, for a way that is slow.
     patience: int = 1_500_000
     longest_patience: int = 30_000_000
-    # How soon a place that did not answer is tried again while there is no connection, and a child of before.
+    # How soon a place that did not answer is tried again: twice as long each time, up to `longest_retry`, and
+    # a child of before after `retry_known`.
     retry: int = 500_000
+    longest_retry: int = 2_000_000
     retry_known: int = 4_000_000
     # How soon the assigned child is tried again if it could not be reached: twice as long each time.
     pause: int = 5_000_000
@@ -81,8 +83,8 @@ class Route:
         self._failed_at = self._retry_at = 0
         self._pause = self._settings.pause
         self._trying: set[Place] = set()
-        # When each place that was tried has last answered, or failed to.
-        self._tried: dict[Place, int] = {}
+        # When each place that was tried has last answered, or failed to, and how often it was tried.
+        self._tried: dict[Place, tuple[int, int]] = {}
         # The place that was reached last, and who answered there.
         self._reached: tuple[Place, str] | None = None
         # Where the silent child itself has answered on a new connection, and since when.
@@ -129,7 +131,7 @@ class Route:
         if place not in self._trying:
             return
         self._trying.remove(place)
-        self._tried[place] = now
+        self._tried[place] = now, self._tried.get(place, (0, 0))[1] + 1
         is_found = bool(peer) and place.child in ("", peer)
         if not is_found and place in (self._assigned, self._unreachable):
             self._note_unreachable(place, now)
@@ -212,9 +214,10 @@ class Route:
         """When a place may be tried again; children of before less often, since most are gone for good."""
         if place not in self._tried:
             return 0
-        is_known_only = place not in self.firsts and place != self._assigned
-        settings = self._settings
-        return self._tried[place] + (settings.retry_known if is_known_only else settings.retry)
+        settings, (at, count) = self._settings, self._tried[place]
+        if place not in self.firsts and place != self._assigned:
+            return at + settings.retry_known
+        return at + min(settings.retry << min(count - 1, 16), settings.longest_retry)
 
     def _next_place(self) -> Place:
         """Where to connect if that takes too long here: where it began and the assigned child, in turn."""
