@@ -33,6 +33,7 @@ _REASONS = {
     pb.Hold.REASON_QUARANTINE: "quarantined",
     pb.Hold.REASON_BACKPRESSURE: "backpressure",
     pb.Hold.REASON_BEHIND: "behind",
+    pb.Hold.REASON_REFUSED: "refused",
 }
 _MEMBERSHIP = {pb.NodeStatus.STATE_MEMBER: "member", pb.NodeStatus.STATE_LEFT: "left"}
 

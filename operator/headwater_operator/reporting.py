@@ -514,6 +514,7 @@ _HOLDS = {
     pb.Hold.REASON_QUARANTINE: "quarantined",
     pb.Hold.REASON_BACKPRESSURE: "backpressure",
     pb.Hold.REASON_BEHIND: "behind",
+    pb.Hold.REASON_REFUSED: "refused",
 }
 
 

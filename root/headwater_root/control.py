@@ -55,6 +55,7 @@ HOLD_REASONS = {
     Reason.QUARANTINE: pb.Hold.REASON_QUARANTINE,
     Reason.BACKPRESSURE: pb.Hold.REASON_BACKPRESSURE,
     Reason.BEHIND: pb.Hold.REASON_BEHIND,
+    Reason.REFUSED: pb.Hold.REASON_REFUSED,
 }
 
 Request = TypeVar("Request")

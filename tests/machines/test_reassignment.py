@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headwater.durations import SECOND
-from headwater.machines.messages import Challenge, Hello, Leave, Welcome
+from headwater.machines.messages import Challenge, Fenced, Hello, Leave, Welcome
 from headwater.machines.records import Planned, Rate, Specified
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.route import Connect, Place, Route, Try
+from headwater.machines.stalls import Reason
 from headwater.queries import Query
 from headwater.sources import SourceId
 from headwater.windows import Tumbling
@@ -207,3 +208,29 @@ def test_a_child_that_is_never_reached_moves_nobody_to_and_fro() -> None:
     assert {device.name: device.connects for device in hall.devices.values()} == connects
     assert hall.machine.members.turns == turns
     assert not hall.machine.members.sources_of("b")
+
+
+def test_a_source_whose_process_is_refused_is_named_so_and_not_as_silent() -> None:
+    """Its spool lacks records that the root has not counted."""
+    hall = Hall()
+    hall.run(5)
+    device, machine = hall.devices["s0"], hall.machine
+    via, echo = device.peer, ""
+    for _ in range(2):
+        hello = Hello("s0", "spool s0", "another opening", 100, 50, 100, "", 0, echo, via)
+        (send,) = machine.step(via, hello, hall.now)
+        if isinstance(send.message, Challenge):
+            echo = send.message.nonce
+    assert isinstance(send.message, Fenced)
+    for child in ("a", "b"):
+        machine.vitals.hear(child, hall.now + 6 * SECOND)
+    found, _ = machine.holds(hall.now + 6 * SECOND)
+    reasons = {SourceId.of(hold.source).name: (hold.reason, hold.message) for hold in found if hold.source}
+    assert reasons["s0"] == (Reason.REFUSED, f"the root takes nothing of it: {send.message.reason}")
+    assert {reasons[name][0] for name in reasons if name != "s0"} == {Reason.SILENT}
+    # Whoever is refused asks again every minute: that is over.
+    later = hall.now + 200 * SECOND
+    for child in ("a", "b"):
+        machine.vitals.hear(child, later)
+    found, _ = machine.holds(later)
+    assert {hold.reason for hold in found if hold.source} == {Reason.SILENT}

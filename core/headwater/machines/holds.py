@@ -58,17 +58,22 @@ def find_holds(
     now: int,
     awaited: Awaited | None = None,
     idle_from: int | None = 0,
+    refusal_of: Callable[[str], str | None] = lambda name: None,
 ) -> tuple[list[Hold], int]:
     """The worst of what windows wait for, at most `WORST`, and how many such things there are.
 
     `source_of` gives a source by its code, `largest` is the newest event time, `began` when this process
     began, and `idle_from` when the root declares a source idle at the earliest (None: not as things stand).
+    `refusal_of` gives why the root takes nothing of who speaks under a name, if so.
     Costs a pass over arrays, however many sources there are.
     """
     found = [] if awaited is None else [_hold_of_expected(awaited, now)]
     codes, count = movement.slowest(WORST - len(found), now - PATIENCE)
     for code in codes:
         hold = _hold_of_source(source_of(code), movement, vitals, members, largest, began, now)
+        refusal = refusal_of(SourceId.of(hold.source).name) if hold.reason is Reason.SILENT else None
+        if refusal is not None:
+            hold = replace(hold, reason=Reason.REFUSED, message=f"the root takes nothing of it: {refusal}")
         if hold.idle_at is not None:
             hold = replace(hold, idle_at=None if idle_from is None else max(hold.idle_at, idle_from))
         found.append(hold)

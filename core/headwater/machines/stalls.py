@@ -28,6 +28,8 @@ class Reason(StrEnum):
     QUARANTINE = "quarantined"
     # What was read of the source is not acknowledged by the node above.
     BACKPRESSURE = "backpressure"
+    # The root takes nothing of the process that speaks for the source.
+    REFUSED = "refused"
     # The source gets on, but its events are old.
     BEHIND = "behind"
 

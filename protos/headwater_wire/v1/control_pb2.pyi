@@ -225,6 +225,7 @@ class Hold(_message.Message):
         REASON_QUARANTINE: _ClassVar[Hold.Reason]
         REASON_BACKPRESSURE: _ClassVar[Hold.Reason]
         REASON_BEHIND: _ClassVar[Hold.Reason]
+        REASON_REFUSED: _ClassVar[Hold.Reason]
     REASON_UNSPECIFIED: Hold.Reason
     REASON_EXPECTED: Hold.Reason
     REASON_SILENT: Hold.Reason
@@ -235,6 +236,7 @@ class Hold(_message.Message):
     REASON_QUARANTINE: Hold.Reason
     REASON_BACKPRESSURE: Hold.Reason
     REASON_BEHIND: Hold.Reason
+    REASON_REFUSED: Hold.Reason
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
