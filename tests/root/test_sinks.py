@@ -367,9 +367,11 @@ def test_lines_for_the_eye(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     sink.deliver(3, resultlines.encode(results))
     sink.deliver(3, resultlines.encode(results))
     assert capsys.readouterr().out.split("\n") == [
-        'load  site=hall key=m7  [10, 20)  12 events  avg=0.333333 top(2)=[2.0,"NaN"]',
-        "runs/2  [0, 5)  #3  1 event",
-        "odd  key=two\\nlines\\x1b[2J  [0, 5)  0 events  max=null",
+        "load  site=hall key=m7  1970-01-01T00:00:00.000010+00:00 to 1970-01-01T00:00:00.000020+00:00  "
+        '12 events  avg=0.333333 top(2)=[2.0,"NaN"]',
+        "runs/2  1970-01-01T00:00:00+00:00 to 1970-01-01T00:00:00.000005+00:00  #3  1 event",
+        "odd  key=two\\nlines\\x1b[2J  1970-01-01T00:00:00+00:00 to 1970-01-01T00:00:00.000005+00:00  "
+        "0 events  max=null",
         "lots  [6, 9) from ? to 1970-01-01T00:00:05+00:00  3 events",
         "",
     ]

@@ -49,7 +49,7 @@ class Settings:
     # How soon a place that did not answer is tried again: twice as long each time, up to `longest_retry`, and
     # a child of before after `retry_known`.
     retry: int = 500_000
-    longest_retry: int = 2_000_000
+    longest_retry: int = 1_000_000
     retry_known: int = 4_000_000
     # How soon the assigned child is tried again if it could not be reached: twice as long each time.
     pause: int = 5_000_000

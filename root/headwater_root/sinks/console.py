@@ -51,7 +51,10 @@ class Console:
 
 
 def readable(row: dict[str, Any]) -> str:
-    """One result: `load  site=hall key=m7  [10, 20)  #3  12 events  avg=0.5 max=1.0`."""
+    """One result, such as
+
+    `load  site=hall key=m7  2026-01-31T12:00:00+00:00 to 2026-01-31T12:00:10+00:00  #3  12 events  avg=0.5`
+    """
     parts = [row["query"] if row["incarnation"] == 1 else f"{row['query']}/{row['incarnation']}"]
     where = [f"site={row['site']}"] if row["site"] else []
     where += [f"key={row['key']}"] if row["key"] is not None else []
@@ -67,9 +70,12 @@ def readable(row: dict[str, Any]) -> str:
 
 
 def _bounds(row: dict[str, Any]) -> str:
-    given = f"[{row['start']}, {row['end']})"
     bounds = resultlines.bounds_of(row)
-    if bounds.measure != "count":
+    if bounds.measure == "time":
+        return f"{_moment(bounds.first)} to {_moment(bounds.last)}"
+    given = f"[{row['start']}, {row['end']})"
+    if bounds.measure is None:
+        # A release before wrote it, and these may be ranks.
         return given
     return f"{given} from {_moment(bounds.first)} to {_moment(bounds.last)}"
 
