@@ -430,8 +430,10 @@ def test_a_sender_that_makes_no_progress_says_whom_it_has_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
+    # The sources do not begin at one moment: it is said again once all of them wait.
+    monkeypatch.setattr("headwater_cli.sending.WAIT_SECONDS", 0.0)
     path = written(tmp_path / "x.csv", [f"{NOW + n},1,k,s{n}" for n in range(5)], "ts,value,key,source")
-    done = send(NOWHERE, path, "--timeout", "3s", *more, spool=tmp_path / "spools")
+    done = send(NOWHERE, path, "--timeout", "5s", *more, spool=tmp_path / "spools")
     assert done.exit_code == 3
     # On the terminal, the first of them, and how many more.
     assert f"s0: no progress for 0 s (tried {NOWHERE}: " in done.stderr
