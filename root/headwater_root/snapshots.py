@@ -3,9 +3,10 @@
     magic, 8 bytes; format, u32; length of the release's name, u16; the release's name; a pickle
 
 The state is arrays, dictionaries and small objects that refer to each other in many ways, which is what
-pickle is for. Two things keep it in bounds. What is code stays outside: a function is written as its name,
-and whoever reads it has it. And only classes of the engine and a few plain ones are written or read: bytes
-that name anything else are refused before it is looked up, so a file cannot run code.
+pickle is for. Three things keep it in bounds. Code stays outside: a function is written as its name, and the
+reader has it. Only classes of the engine and a few plain ones are written or read: bytes that name anything
+else are refused before it is looked up, so a file cannot run code. And arrays are checked before they are
+made, so a damaged file cannot end the process (`arrays`).
 
 The bytes are for releases with the same format.
 """
@@ -35,28 +36,24 @@ from headwater.queries import EVERYTHING, KINDS, Query
 from headwater.root import Root
 from headwater.rows import SourceOrder
 from headwater.topology import Functions
+from headwater_root import arrays
 
 # To be raised whenever a class whose objects are in the state gets, loses or changes an attribute.
-FORMAT = 7
+FORMAT = 8
 # States of these are read too, and brought to the present one.
-OLDER = (4, 5, 6)
+OLDER = (4, 5, 6, 7)
 
 _MAGIC = b"HWSTATE\n"
 _HEAD = struct.Struct("<8sIH")
 _UFUNCS = {"add": np.add, "minimum": np.minimum, "maximum": np.maximum}
-# What is read besides classes of the engine. The last four are how numpy makes arrays, in either release.
+# What is read besides classes of the engine.
 _OTHERS = {
     ("builtins", "complex"),
     ("collections", "Counter"),
     ("collections", "OrderedDict"),
     ("decimal", "Decimal"),
     ("fractions", "Fraction"),
-    ("numpy", "dtype"),
-    ("numpy", "ndarray"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy.core.multiarray", "scalar"),
+    *((arrays.__name__, f"read_{name}") for name in ("array", "objects", "dtype", "scalar")),
 }
 _PLAIN = frozenset({int, float, str, bool, type(None), bytes, tuple, list, dict, np.ndarray})
 # What is written as a name of a module.
@@ -122,7 +119,8 @@ class Snapshots:
         read = BytesIO(data)
         read.seek(begin)
         try:
-            state = _Unpickler(read, self.named).load()
+            # Up to format 7 numpy pickled the arrays.
+            state = (_Unpickler if found > 7 else _OldUnpickler)(read, self.named).load()
             if found < 5:
                 _know_kinds(state)
             if found < 6:
@@ -197,6 +195,15 @@ class _Pickler(pickle.Pickler):
         self._name_of = name_of
         self._admitted: set[object] = set()
 
+    def reducer_override(self, given: Any) -> Any:
+        if isinstance(given, np.ndarray):
+            return arrays.reduce_array(given)
+        if isinstance(given, np.dtype):
+            return arrays.reduce_dtype(given)
+        if isinstance(given, np.generic):
+            return arrays.reduce_scalar(given)
+        return NotImplemented
+
     def persistent_id(self, given: object) -> tuple[str, str] | None:
         # Asked for every object: most are plain, and quickly passed.
         kind = type(given)
@@ -219,9 +226,26 @@ class _Unpickler(pickle.Unpickler):
         return self._named(*name)
 
     def find_class(self, module: str, name: str) -> Any:
-        if not _admits(module, name):
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a state")
+        _require(_admits(module, name), module, name)
         return super().find_class(module, name)
+
+
+class _OldUnpickler(arrays.CheckedUnpickler):
+    def __init__(self, file: BytesIO, named: Callable[[str, str], object]) -> None:
+        super().__init__(file)
+        self._named = named
+
+    def persistent_load(self, name: tuple[str, str]) -> object:
+        return self._named(*name)
+
+    def find_class(self, module: str, name: str) -> Any:
+        _require((module, name) in arrays.OF_NUMPY or _admits(module, name), module, name)
+        return super().find_class(module, name)
+
+
+def _require(admitted: bool, module: str, name: str) -> None:
+    if not admitted:
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a state")
 
 
 def _admits(module: str, name: str) -> bool:
