@@ -2,8 +2,8 @@
 
 numpy's own unpickling trusts its input: a changed letter in a type, or fewer objects than the shape says,
 reads memory that is not the array's and ends the process. Here an array is written as its type, shape and
-values, which are checked against each other before an array is made. `CheckedUnpickler` does the same for
-arrays as numpy pickles them: snapshots up to format 7 hold such.
+values, which are checked against each other before an array is made. `CheckedUnpickler` refuses states that
+numpy would follow, and reads arrays as numpy pickles them: snapshots up to format 7 hold such.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ class BadArray(ValueError):
 
 def reduce_array(array: np.ndarray[Any, Any]) -> Reduced:
     """What pickle writes for an array: the function that reads it, and its arguments."""
+    if type(array) is not np.ndarray:
+        raise BadArray(f"an array of the class {type(array).__name__}")
     order: Order = "F" if array.flags.fnc else "C"
     if array.dtype.kind == "O":
         return read_objects, (array.shape, order, array.ravel(order).tolist())
-    if array.dtype.hasobject:
+    if array.dtype.hasobject or not array.dtype.itemsize:
         raise BadArray(f"an array of {array.dtype}")
     return read_array, (dtype_to_descr(array.dtype), array.shape, order, array.tobytes(order))
 
@@ -44,7 +46,7 @@ def reduce_dtype(dtype: np.dtype[Any]) -> Reduced:
 
 def reduce_scalar(scalar: np.generic) -> Reduced:
     """What pickle writes for a single value of numpy's."""
-    # As an array: the type of an empty text alone says that it has no bytes, and it has some.
+    # An empty text has a type of no bytes, but takes some. As an array it has a type that fits.
     array = np.asarray(scalar)
     if array.dtype.hasobject:
         raise BadArray(f"a value of {array.dtype}")
@@ -54,27 +56,30 @@ def reduce_scalar(scalar: np.generic) -> Reduced:
 def read_array(description: Any, shape: tuple[int, ...], order: Order, data: bytes) -> np.ndarray[Any, Any]:
     """The array that `reduce_array` wrote, in memory of its own."""
     dtype = descr_to_dtype(description)
-    if dtype.hasobject or dtype.shape or not isinstance(data, bytes):
+    _check_order(order)
+    if dtype.hasobject or dtype.shape or not dtype.itemsize or not isinstance(data, bytes):
         raise BadArray(f"no array of plain values: {dtype}")
-    if _size(shape) * dtype.itemsize != len(data):
+    if _count_values(shape) * dtype.itemsize != len(data):
         raise BadArray(f"an array of {dtype} and the shape {shape} in {len(data)} bytes")
-    return np.ndarray(shape, dtype, buffer=data, order=_known(order)).copy("K")
+    return np.ndarray(shape, dtype, buffer=data, order=order).copy("K")
 
 
 def read_objects(shape: tuple[int, ...], order: Order, values: list[object]) -> np.ndarray[Any, Any]:
     """The array of objects that `reduce_array` wrote."""
-    if not isinstance(values, list) or _size(shape) != len(values):
+    _check_order(order)
+    if not isinstance(values, list) or _count_values(shape) != len(values):
         raise BadArray(f"an array of the shape {shape} with another number of objects")
     flat = np.empty(len(values), object)
     for place, value in enumerate(values):
         flat[place] = value
-    return flat.reshape(shape, order=_known(order))
+    return flat.reshape(shape, order=order)
 
 
 def read_dtype(description: Any, shape: tuple[int, ...]) -> np.dtype[Any]:
     """The type that `reduce_dtype` wrote."""
     dtype = descr_to_dtype(description)
-    return np.dtype((dtype, shape)) if _size(shape) and shape else dtype
+    _count_values(shape)
+    return np.dtype((dtype, shape)) if shape else dtype
 
 
 def read_scalar(description: Any, data: bytes) -> Any:
@@ -82,13 +87,12 @@ def read_scalar(description: Any, data: bytes) -> Any:
     return read_array(description, (1,), "C", data)[0]
 
 
-def _known(order: Order) -> Order:
+def _check_order(order: object) -> None:
     if order not in ("C", "F"):
         raise BadArray(f"no order of values: {order!r}")
-    return order
 
 
-def _size(shape: object) -> int:
+def _count_values(shape: object) -> int:
     """How many values an array of a shape has."""
     if not isinstance(shape, tuple) or not all(type(each) is int and each >= 0 for each in shape):
         raise BadArray(f"no shape: {shape!r}")
@@ -96,8 +100,8 @@ def _size(shape: object) -> int:
 
 
 class CheckedUnpickler(pickle._Unpickler):
-    """Reads arrays as numpy pickles them, and checks what numpy does not. It is Python's own unpickler, which
-    is slower: the fast one hands an object its state unseen."""
+    """Checks the state that a pickle gives an array or a type, since numpy does not. This is Python's own
+    unpickler: the fast one hands an object its state unseen."""
 
     stack: list[Any]
     # What happens at each code of a pickle; the entry of one of them is replaced below.
@@ -142,7 +146,7 @@ def _pickled_scalar(dtype: np.dtype[Any], data: bytes) -> Any:
     return read_scalar(dtype_to_descr(dtype), data) if dtype.itemsize else dtype.type()
 
 
-# What numpy's pickles name. The class of arrays is only ever an argument of the function behind it.
+# What numpy's pickles name. The class of arrays is an argument of `_reconstruct` alone, which needs none here.
 OF_NUMPY: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): None,
     ("numpy", "dtype"): _begin_dtype,
@@ -157,19 +161,19 @@ OF_NUMPY: dict[tuple[str, str], Any] = {
 def _check_array(state: Any) -> None:
     """Checks what gives an array its type, shape and values."""
     _, shape, dtype, _, data = state
-    if not isinstance(dtype, np.dtype) or dtype.shape or dtype.kind == "V":
+    if not isinstance(dtype, np.dtype) or dtype.shape or dtype.kind == "V" or not dtype.itemsize:
         raise BadArray("an array of no type")
     objects = dtype.kind == "O"
     if not isinstance(data, list if objects else bytes):
         raise BadArray("an array with no values")
-    if _size(shape) * (1 if objects else dtype.itemsize) != len(data):
+    if _count_values(shape) * (1 if objects else dtype.itemsize) != len(data):
         raise BadArray(f"an array of {dtype} and the shape {shape} with another number of values")
 
 
 def _check_dtype(dtype: np.dtype[Any], state: Any) -> None:
     """Checks what completes a type: nothing of a number, the unit of a time, the element of a vector."""
     version, order, vector, names, fields, size, alignment, flags, *unit = state
-    if order not in ("<", "|", "=") or names is not None or fields is not None:
+    if order not in ("<", "|", "=") or names is not None or fields is not None or dtype.names or dtype.shape:
         raise BadArray(f"the type {dtype} with the state {state}")
     expected: tuple[Any, ...]
     if dtype.kind in "SU":
@@ -179,7 +183,7 @@ def _check_dtype(dtype: np.dtype[Any], state: Any) -> None:
         if (
             not isinstance(base, np.dtype)
             or base.kind in "VmM"
-            or _size(shape) * base.itemsize != dtype.itemsize
+            or _count_values(shape) * base.itemsize != dtype.itemsize
         ):
             raise BadArray(f"a vector of {base} and the shape {shape} in {dtype.itemsize} bytes")
         expected = (3, vector, dtype.itemsize, base.alignment, base.flags, [])

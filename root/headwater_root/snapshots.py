@@ -119,8 +119,7 @@ class Snapshots:
         read = BytesIO(data)
         read.seek(begin)
         try:
-            # Up to format 7 numpy pickled the arrays.
-            state = (_Unpickler if found > 7 else _OldUnpickler)(read, self.named).load()
+            state = _Unpickler(read, self.named).load()
             if found < 5:
                 _know_kinds(state)
             if found < 6:
@@ -217,7 +216,7 @@ class _Pickler(pickle.Pickler):
         return name
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(arrays.CheckedUnpickler):
     def __init__(self, file: BytesIO, named: Callable[[str, str], object]) -> None:
         super().__init__(file)
         self._named = named
@@ -226,26 +225,9 @@ class _Unpickler(pickle.Unpickler):
         return self._named(*name)
 
     def find_class(self, module: str, name: str) -> Any:
-        _require(_admits(module, name), module, name)
+        if (module, name) not in arrays.OF_NUMPY and not _admits(module, name):
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a state")
         return super().find_class(module, name)
-
-
-class _OldUnpickler(arrays.CheckedUnpickler):
-    def __init__(self, file: BytesIO, named: Callable[[str, str], object]) -> None:
-        super().__init__(file)
-        self._named = named
-
-    def persistent_load(self, name: tuple[str, str]) -> object:
-        return self._named(*name)
-
-    def find_class(self, module: str, name: str) -> Any:
-        _require((module, name) in arrays.OF_NUMPY or _admits(module, name), module, name)
-        return super().find_class(module, name)
-
-
-def _require(admitted: bool, module: str, name: str) -> None:
-    if not admitted:
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a state")
 
 
 def _admits(module: str, name: str) -> bool:

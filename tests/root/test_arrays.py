@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as drawn
 from headwater.machines.lanes import shared
 from headwater_root import arrays
 from headwater_root.arrays import BadArray, CheckedUnpickler
-from headwater_root.snapshots import Snapshots, Unwritable
+from headwater_root.snapshots import Snapshots, Unreadable, Unwritable
 
 CODEC = Snapshots((), lambda name: None, shared)
 Values = np.ndarray[Any, Any]
@@ -60,7 +60,8 @@ def test_a_single_value_comes_back_as_it_was(array: Values) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["i8", "?", "f4", "O", "U3", "M8[25s]", (float, (3,)), (np.int64, (2, 3)), (object, (2,))]
+    "kind",
+    ["i8", "?", "f4", "O", "U3", "M8[25s]", (float, (3,)), (np.int64, (2, 3)), (object, (2,)), (float, (0,))],
 )
 def test_a_type_comes_back_as_it_was(kind: Any) -> None:
     dtype = np.dtype(kind)
@@ -73,6 +74,15 @@ def test_one_array_in_two_places_stays_one() -> None:
     array = np.arange(3)
     first, second = CODEC.decode(CODEC.encode([array, array]))
     assert first is second
+
+
+class Named(np.ndarray[Any, Any]):
+    """An array of a class of its own."""
+
+
+def test_an_array_of_another_class_is_refused() -> None:
+    with pytest.raises(Unwritable, match="an array of the class Named"):
+        CODEC.encode(np.arange(3).view(Named))
 
 
 def test_a_record_comes_back_and_one_of_objects_is_refused() -> None:
@@ -94,6 +104,10 @@ def test_a_record_comes_back_and_one_of_objects_is_refused() -> None:
         ("|O", (2,), "C", bytes(16)),
         ([("a", "|O")], (2,), "C", bytes(16)),
         ("<i8", (2,), "C", "x" * 16),
+        # Values of no bytes would make arrays of any size out of nothing.
+        ("|V0", (1 << 62,), "C", b""),
+        ("<U0", (1 << 40,), "C", b""),
+        ([], (1 << 62,), "C", b""),
     ],
 )
 def test_contradictions_are_refused(arguments: Any) -> None:
@@ -158,3 +172,21 @@ PLAIN = (None, None, None, -1, -1, 0)
 def test_what_numpy_would_follow_is_refused(crafted: Crafted) -> None:
     with pytest.raises((BadArray, ValueError, TypeError)):
         read_old(pickle.dumps(crafted, protocol=4))
+
+
+@pytest.mark.parametrize(
+    "crafted",
+    [
+        # An array that was read is given another state: again numpy alone ends the process.
+        Crafted(arrays.read_array, ("<i8", (1,), "C", bytes(8)), (1, (5,), np.dtype(object), False, [1, 2])),
+        Crafted(arrays.read_dtype, ("<m8[s]", ()), (3, "<", *PLAIN)),
+        Crafted(arrays.read_objects, ((1,), "C", [1]), (1, (1 << 20,), np.dtype(object), False, [])),
+        Crafted(
+            arrays.read_dtype, ([("a", "<i8")], ()), (3, "|", (np.dtype("i8"), (1,)), None, None, 8, 8, 0)
+        ),
+    ],
+)
+def test_no_state_is_followed_unseen(crafted: Crafted) -> None:
+    head = CODEC.encode(None).partition(b"\x80")[0]
+    with pytest.raises(Unreadable):
+        CODEC.decode(head + pickle.dumps(crafted, protocol=4))
