@@ -12,7 +12,7 @@ import grpc.aio
 from headwater.changes import Change
 from headwater.durations import SECOND
 from headwater.machines.messages import Columns, Message, Send, Welcome
-from headwater.machines.route import Connect, Place, Route, Try
+from headwater.machines.route import KNOWN, Connect, Place, Route, Try
 from headwater.machines.source import Settings, SourceMachine
 from headwater_source.addresses import split_addresses
 from headwater_source.answers import KeyAnswer
@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 TRY_SECONDS = 3.0
 # After how long without progress a source says what it waits for, in microseconds.
 WAIT_SHOWN = 5 * SECOND
-# Of how many addresses is remembered what was last answered there.
-ANSWERS = 8
+# How many places have their last answer remembered beside those where the source begins: all that it may try.
+# With fewer, answers that are forgotten would be logged as news again and again.
+ANSWERS = KNOWN + 1
 
 
 class _Codec(Codec):
@@ -172,7 +173,8 @@ class SourceClient:
     def _note_answer(self, place: Place, answer: str) -> None:
         self._answers.pop(place, None)
         self._answers[place] = answer
-        while len(self._answers) > ANSWERS:
+        begins = 0 if self._route is None else len(self._route.firsts)
+        while len(self._answers) > begins + ANSWERS:
             del self._answers[next(iter(self._answers))]
 
     @property
@@ -188,8 +190,10 @@ class SourceClient:
 
     def _note_progress(self) -> None:
         """Look whether the root has counted more; while there is nothing to count, nothing is waited for."""
-        counted = self.spool.counted
-        if counted != self._progress or self.done or self.spool.head == counted:
+        counted = self.machine.counted
+        # Before the root has answered, the spool alone knows.
+        is_idle = self.done or (self.machine.source is None and self.spool.head == self.spool.counted)
+        if counted != self._progress or is_idle:
             self._progress, self._progress_at = counted, now()
 
     @property
@@ -198,7 +202,7 @@ class SourceClient:
         if self.failed is not None:
             return f"it cannot go on: {self.failed}"
         if machine.fenced is not None:
-            return f"the root takes nothing of it: {machine.fenced}"
+            return f"the root refuses it: {machine.fenced}"
         if not uplink.connected:
             return "no child can be reached"
         if machine.source is None:

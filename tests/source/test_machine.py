@@ -69,9 +69,24 @@ def test_a_root_that_has_counted_less_than_the_spool_begins_with_is_named(tmp_pa
         (first, *_) = columns(machine)
         machine.step("c", Resync(first.stream, first.id, 0, {SOURCE: Standing(Prefix(17), 0, "")}), 0)
         assert machine.lost_from == 17
-        # A child that had not heard yet hears of it.
-        machine.step("c", Commit(first.stream, {SOURCE: 5_100}, None), 0)
+        # A root that stands there says so again and again.
+        machine.step("c", Commit(first.stream, {SOURCE: 17}, None), 0)
+        assert machine.lost_from == 17
+        # A child that had not heard yet hears of it: of the number that the source knows already.
+        machine.step("c", Commit(first.stream, {SOURCE: 5_000}, None), 0)
         assert machine.lost_from is None
+
+
+def test_a_source_is_not_done_while_the_root_has_lost_records_of_it(tmp_path: Path) -> None:
+    with Spool.open(tmp_path, limit_bytes=1 << 24, segment_bytes=64 << 10) as spool:
+        for n in range(100):
+            spool.append(np.arange(100) + n, np.ones(100))
+        machine, sent = welcomed(spool)
+        machine.step("c", Commit(sent[0].stream, {SOURCE: 10_000}, None), 0)
+        assert machine.done
+        (probe,) = [each.message for each in machine.tick(10_000_000) if isinstance(each.message, Probe)]
+        machine.step("c", Resync(probe.stream, probe.id, 0, {SOURCE: Standing(Prefix(17), 0, "")}), 0)
+        assert (machine.lost_from, machine.done) == (17, False)
 
 
 def test_what_an_earlier_process_was_answered_is_not_for_this_one(tmp_path: Path) -> None:

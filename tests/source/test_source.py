@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,23 @@ from hypothesis import strategies as st
 
 from headwater.errors import HeadwaterError, InvalidEvents, InvalidSource
 from headwater.events import Batch
-from headwater.machines.messages import Hello, Message, Send, Welcome
+from headwater.machines.messages import (
+    Columns,
+    Commit,
+    Hello,
+    Message,
+    Probe,
+    Resync,
+    Send,
+    Standing,
+    Welcome,
+)
+from headwater.prefix import Prefix
 from headwater.sources import SourceId, source_name_problem
 from headwater.topology import InvalidTopology, topology_of
 from headwater_cli.app import main
 from headwater_source import Source, origin
+from headwater_source.client import SourceClient
 from headwater_source.columns import Events
 from headwater_source.keys import MissingKeys
 from headwater_source.origin import Beginning, Origin
@@ -89,6 +101,31 @@ def test_a_source_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.Mon
             assert wait.endswith(": no child can be reached")
 
     asyncio.run(program())
+
+
+def test_a_source_waits_when_the_root_comes_back_with_an_older_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that it has sent was counted, and then is not any more."""
+    monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", 200_000)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(100), np.ones(100))
+        client, source = SourceClient("pump", None, spool), str(SourceId("pump", 1))
+        machine = client.machine
+        machine.connect("leaf", 0)
+        machine.step("leaf", Welcome(spool.opening, source, 0, "leaf", "address"), 0)
+        (sent,) = [each.message for each in machine.send(0) if isinstance(each.message, Columns)]
+        machine.step("leaf", Commit(sent.stream, {source: 100}, None), 0)
+        assert (machine.done, client.wait) == (True, None)
+        (probe,) = [each.message for each in machine.tick(10_000_000) if isinstance(each.message, Probe)]
+        older = Resync(probe.stream, probe.id, 0, {source: Standing(Prefix(17), 0, "")})
+        machine.step("leaf", older, 0)
+        assert not machine.done
+        # That the number fell was news. Behind that nothing is counted any more.
+        until = monotonic() + PATIENCE
+        while client.wait is None:
+            assert monotonic() < until
+            sleep(0.01)
 
 
 def test_a_source_whose_root_does_not_answer_names_the_child(

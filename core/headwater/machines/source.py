@@ -141,7 +141,15 @@ class SourceMachine:
     @property
     def done(self) -> bool:
         """Whether everything that was accepted has been counted for good."""
-        return self.source is not None and self._committed == self.spool.head - self._offset
+        if self.source is None or self.lost_from is not None:
+            return False
+        return self._committed == self.spool.head - self._offset
+
+    @property
+    def counted(self) -> int:
+        """Up to which number of the spool the root has counted, as far as it has said. It falls when the root
+        comes back with an older copy of its log."""
+        return self._offset + self._committed
 
     @property
     def busy(self) -> bool:
@@ -339,8 +347,11 @@ class SourceMachine:
         if self.source is None or self.source not in message.committed:
             return
         committed = message.committed[self.source]
+        if self.lost_from is not None and committed > self.lost_from:
+            # The child had only not heard yet.
+            self.lost_from = None
         if self._committed < committed <= self.spool.head - self._offset:
-            self._committed, self.lost_from = committed, None
+            self._committed = committed
             self.spool.trim(self._offset + committed)
             if committed > self._acknowledged:
                 self._acknowledged, self._under_way, self._probe = committed, [], None
