@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headwater.durations import SECOND
-from headwater.machines.messages import Challenge, Fenced, Hello, Leave, Welcome
+from headwater.machines.messages import Challenge, Fenced, Hello, Leave, Message, Welcome
 from headwater.machines.records import Planned, Rate, Specified
 from headwater.machines.root import RootMachine, Settings
 from headwater.machines.route import Connect, Place, Route, Try
@@ -226,7 +226,8 @@ def test_a_source_whose_process_is_refused_is_named_so_and_not_as_silent() -> No
         machine.vitals.hear(child, hall.now + 6 * SECOND)
     found, _ = machine.holds(hall.now + 6 * SECOND)
     reasons = {SourceId.of(hold.source).name: (hold.reason, hold.message) for hold in found if hold.source}
-    assert reasons["s0"] == (Reason.REFUSED, f"the root takes nothing of it: {send.message.reason}")
+    refusal = f"the root refuses the process that uses its name: {send.message.reason}"
+    assert reasons["s0"] == (Reason.REFUSED, refusal)
     assert {reasons[name][0] for name in reasons if name != "s0"} == {Reason.SILENT}
     # Whoever is refused asks again every minute: that is over.
     later = hall.now + 200 * SECOND
@@ -234,3 +235,37 @@ def test_a_source_whose_process_is_refused_is_named_so_and_not_as_silent() -> No
         machine.vitals.hear(child, later)
     found, _ = machine.holds(later)
     assert {hold.reason for hold in found if hold.source} == {Reason.SILENT}
+
+
+def test_a_live_source_is_not_called_refused_because_another_process_has_its_name() -> None:
+    hall = Hall()
+    hall.run(5)
+    machine = hall.machine
+    first, second = (hello_of(hall, "s0", spool) for spool in ("spool s0", "another spool"))
+    via = hall.devices["s0"].peer
+
+    def say(hello: Hello) -> Message:
+        (send,) = machine.step(via, hello, hall.now)
+        if isinstance(send.message, Challenge):
+            (send,) = machine.step(via, replace(hello, echo=send.message.nonce), hall.now)
+        return send.message
+
+    # The second one takes the name over, and the first one is refused from then on.
+    assert isinstance(say(second), Welcome)
+    assert isinstance(say(first), Fenced)
+    assert isinstance(say(second), Welcome)
+    assert isinstance(say(first), Fenced)
+    later = hall.now + 6 * SECOND
+    for child in ("a", "b"):
+        machine.vitals.hear(child, later)
+    found, _ = machine.holds(later)
+    (hold,) = [each for each in found if SourceId.of(each.source).name == "s0"]
+    assert hold.reason is Reason.SILENT
+    assert "another process that uses its name is refused: " in hold.message
+
+
+def hello_of(hall: Hall, name: str, spool: str) -> Hello:
+    """What a process says that has a spool under a name."""
+    device = hall.devices[name]
+    opened = 100 if spool == f"spool {name}" else 200
+    return Hello(name, spool, f"opening of {spool}", opened, 0, 0, "", 0, "", device.peer)

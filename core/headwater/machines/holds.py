@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from headwater.machines.hellos import Refusal
 from headwater.machines.members import Members
 from headwater.machines.movement import Movement
 from headwater.machines.stalls import WORST, Reason, Stall
@@ -58,13 +59,13 @@ def find_holds(
     now: int,
     awaited: Awaited | None = None,
     idle_from: int | None = 0,
-    refusal_of: Callable[[str], str | None] = lambda name: None,
+    refusal_of: Callable[[str], Refusal | None] = lambda name: None,
 ) -> tuple[list[Hold], int]:
     """The worst of what windows wait for, at most `WORST`, and how many such things there are.
 
     `source_of` gives a source by its code, `largest` is the newest event time, `began` when this process
     began, and `idle_from` when the root declares a source idle at the earliest (None: not as things stand).
-    `refusal_of` gives why the root takes nothing of who speaks under a name, if so.
+    `refusal_of` gives the refusal of a process that uses the name of a source, if there was one lately.
     Costs a pass over arrays, however many sources there are.
     """
     found = [] if awaited is None else [_hold_of_expected(awaited, now)]
@@ -73,11 +74,20 @@ def find_holds(
         hold = _hold_of_source(source_of(code), movement, vitals, members, largest, began, now)
         refusal = refusal_of(SourceId.of(hold.source).name) if hold.reason is Reason.SILENT else None
         if refusal is not None:
-            hold = replace(hold, reason=Reason.REFUSED, message=f"the root takes nothing of it: {refusal}")
+            hold = _explain_refusal(hold, refusal)
         if hold.idle_at is not None:
             hold = replace(hold, idle_at=None if idle_from is None else max(hold.idle_at, idle_from))
         found.append(hold)
     return found, count + (awaited is not None)
+
+
+def _explain_refusal(hold: Hold, refusal: Refusal) -> Hold:
+    """A silent source whose name a process uses that the root refuses."""
+    if refusal.is_contested:
+        said = f"{hold.message}; another process that uses its name is refused: {refusal.reason}"
+        return replace(hold, message=said)
+    said = f"the root refuses the process that uses its name: {refusal.reason}"
+    return replace(hold, reason=Reason.REFUSED, message=said)
 
 
 def _hold_of_expected(awaited: Awaited, now: int) -> Hold:

@@ -13,6 +13,7 @@ from headwater.changes import Change
 from headwater.errors import PermanentError
 from headwater.machines.commits import Commits
 from headwater.machines.dealing import Dealing
+from headwater.machines.hellos import RefusedHellos
 from headwater.machines.holds import Awaited, Hold, find_holds
 from headwater.machines.lanes import Apart, shared
 from headwater.machines.members import Members
@@ -68,9 +69,6 @@ from headwater.results import Results
 from headwater.root import Root
 from headwater.sources import SourceId
 
-# Who was refused asks again every minute; so long that is shown, in microseconds.
-REFUSAL_LASTS = 130_000_000
-
 
 class LogDiffers(PermanentError):
     """The log says that something else held than its replay comes to: another program wrote it."""
@@ -119,8 +117,7 @@ class RootMachine:
         self._nonces = Nonces(nonce)
         # When a name was admitted last.
         self._admissions: Recent[str, int] = Recent(settings.admission)
-        # Why nothing is taken of who speaks under a name, and when that was said last.
-        self._refused: Recent[str, tuple[str, int]] = Recent(REFUSAL_LASTS)
+        self._refused_hellos = RefusedHellos()
         # To whom nodes send, by what they last said.
         self.senders: dict[str, str] = {}
         # What is known of nodes and sources by this process alone: when they were last heard, and moved.
@@ -181,13 +178,8 @@ class RootMachine:
             now,
             awaited,
             self._idle_from,
-            lambda name: self._find_refusal(name, now),
+            lambda name: self._refused_hellos.find(name, now),
         )
-
-    def _find_refusal(self, name: str, now: int) -> str | None:
-        """Why nothing is taken of who speaks under a name, if that was said lately: they ask again."""
-        found = self._refused.get(name)
-        return None if found is None or now - found[1] > REFUSAL_LASTS else found[0]
 
     @property
     def _idle_from(self) -> int | None:
@@ -533,7 +525,7 @@ class RootMachine:
         if isinstance(placed, str):
             out.add(sender, Fenced(message.name, message.opening, placed))
             if self.openings.held(message.name) is not None:
-                self._refused.put(message.name, (placed, now), now)
+                self._refused_hellos.on_refused(message, placed, now)
             return
         if any(isinstance(body, Admitted) for body in placed):
             last = self._admissions.get(message.name)
@@ -558,7 +550,7 @@ class RootMachine:
         source = self.engine.sources[str(SourceId(message.name, held.incarnation))]
         if source.idle and not source.retired and message.head - held.offset > source.position:
             self._commits.decide(Resumed(source.name))
-        self._refused.pop(message.name)
+        self._refused_hellos.on_welcomed(message, now)
         out.add(sender, self._welcome(message.opening, source.name, held.offset, self._child_of(message)))
 
     def _welcome(self, opening: str, source: str, offset: int, child: str) -> Welcome:

@@ -28,7 +28,7 @@ class Reason(StrEnum):
     QUARANTINE = "quarantined"
     # What was read of the source is not acknowledged by the node above.
     BACKPRESSURE = "backpressure"
-    # The root takes nothing of the process that speaks for the source.
+    # The root refuses the process that uses the source's name.
     REFUSED = "refused"
     # The source gets on, but its events are old.
     BEHIND = "behind"
