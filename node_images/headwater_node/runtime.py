@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
+from math import ceil
 
 from headwater.durations import SECOND
 from headwater.machines.messages import Ack, Columns, Delivery, Message, Registered, Send
@@ -37,6 +38,14 @@ PACED = 0.02
 # How often a node says again what was not answered, and looks whether its parent and the root are to hear
 # from it, in seconds; and how many flushes there are between at most.
 BEAT, FLUSHES = 0.5, 5
+
+
+def divide_interval(flush_interval: float) -> tuple[float, int, int]:
+    """The seconds between two beats of a node, and how many beats there are to a flush and to a tick. A long
+    flush interval makes batches rare; the root hears of the node all the same."""
+    beats_a_flush = max(1, ceil(flush_interval / BEAT))
+    pause = flush_interval / beats_a_flush
+    return pause, beats_a_flush, max(1, min(FLUSHES, round(BEAT / pause)))
 
 
 class NodeRuntime:
@@ -201,10 +210,7 @@ class NodeRuntime:
             self._follow()
 
     async def _beats(self) -> None:
-        # A long flush interval makes batches rare. The root hears of the node all the same.
-        pause = min(self._interval, BEAT)
-        beats_a_flush = round(self._interval / pause)
-        beats_a_tick = max(1, min(FLUSHES, round(BEAT / pause)))
+        pause, beats_a_flush, beats_a_tick = divide_interval(self._interval)
         beats = 0
         while True:
             beats += 1

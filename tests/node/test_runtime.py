@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headwater.aggregates import UserDefined
 from headwater.errors import FunctionFailed
@@ -22,7 +24,7 @@ from headwater.machines.root import Settings
 from headwater.queries import Query
 from headwater.windows import Tumbling
 from headwater_node.configuration import FUTURE
-from headwater_node.runtime import NodeRuntime
+from headwater_node.runtime import BEAT, NodeRuntime, divide_interval
 from headwater_root.runtime import RootRuntime
 from headwater_source.client import SourceClient
 from headwater_source.spool import Spool
@@ -379,3 +381,13 @@ def test_a_fenced_source_is_told_on_both_sides(tmp_path: Path, caplog: pytest.Lo
     told = [record.getMessage().partition(":")[0] for record in caplog.records]
     assert told.count("a source is fenced") == 1
     assert told.count("fenced") == 1
+
+
+@given(st.floats(0.001, 60.0))
+def test_a_flush_comes_as_often_as_was_asked_and_a_tick_often_enough(interval: float) -> None:
+    pause, beats_a_flush, beats_a_tick = divide_interval(interval)
+    assert pause * beats_a_flush == pytest.approx(interval)
+    assert 0 < pause <= BEAT
+    # Rarely flushed, a node still ticks; often flushed, it does so at most every fifth time.
+    assert 1 <= beats_a_tick <= 5
+    assert pause * beats_a_tick <= 1.5 * BEAT
