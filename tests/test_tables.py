@@ -21,6 +21,7 @@ from headwater.aggregates import UserDefined
 from headwater.errors import InvalidEvents, InvalidQuery, InvalidSource
 from headwater.results import Result
 from headwater.root import Root
+from headwater.timeunits import decimal_to_microseconds
 from headwater.windows import Punctuation, Tumbling
 from tests.harness import assert_exact, batch_of, expected_rows
 
@@ -495,6 +496,11 @@ def test_times_may_be_floats_of_a_unit(form: Callable[[Any], Any]) -> None:
 )
 def test_floats_that_are_no_times_are_named_with_their_row(ts: Any, said: str) -> None:
     assert said in error_of({"ts": ts}, Query("q", Tumbling("1s")), unit="s")["ts"]
+
+
+@pytest.mark.parametrize("text, expected", [("1e-99999999", 0), ("-1e-99999999", -1), ("0e-99999999", 0)])
+def test_a_decimal_time_that_is_almost_nothing_is_read_at_once(text: str, expected: int) -> None:
+    assert decimal_to_microseconds(Decimal(text), "s") == expected
 
 
 def test_times_may_be_decimals_beside_integers_of_any_size() -> None:

@@ -24,6 +24,8 @@ FIRST = 100
 _SCALES = {"s": SECOND, "ms": MILLISECOND, "us": 1}
 # Up to so many microseconds (2041) a float multiplied by its scale is less than half a microsecond off.
 _EXACT = 2.0**51
+# A decimal number with its first digit behind this place is less than a microsecond in any unit.
+_FINEST = -30
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST = (datetime(1990, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _LATEST = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
@@ -43,6 +45,9 @@ def to_microseconds(number: int, unit: TimeUnit) -> int:
 
 def decimal_to_microseconds(number: Decimal, unit: TimeUnit) -> int:
     """One time with a fraction as microseconds; what is finer is cut off."""
+    if number and number.adjusted() < _FINEST:
+        # As a fraction it would take memory without bound.
+        return -1 if number < 0 else 0
     return math.floor(Fraction(number) * to_microseconds(1_000, unit) / 1_000)
 
 
