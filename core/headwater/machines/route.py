@@ -47,7 +47,7 @@ class Settings:
     patience: int = 1_500_000
     longest_patience: int = 30_000_000
     # How soon a place that did not answer is tried again: twice as long each time, up to `longest_retry`, and
-    # a child of before after `retry_known`.
+    # a child that was assigned earlier after `retry_known`.
     retry: int = 500_000
     longest_retry: int = 1_000_000
     retry_known: int = 4_000_000
@@ -150,10 +150,10 @@ class Route:
         if reached is not None and self._is_better(*reached, is_silent=is_silent):
             return self._connect(reached[0], now)
         if self.peer:
-            return self._leave(now) if is_silent else self._improve(now)
+            return self._decide_when_silent(now) if is_silent else self._decide_when_connected(now)
         if self._since is None:
             return self._connect(self.place, now)
-        return self._search(now)
+        return self._decide_when_unconnected(now)
 
     def _is_better(self, place: Place, peer: str, *, is_silent: bool) -> bool:
         """Whether a place where `peer` has answered is better than the present connection."""
@@ -162,7 +162,7 @@ class Route:
         # Any other place was tried because the child was silent, and that has spoken since.
         return place == self._assigned and place.child == peer
 
-    def _leave(self, now: int) -> Connect | Try | None:
+    def _decide_when_silent(self, now: int) -> Connect | Try | None:
         """The child is silent: another one is looked for, and the child itself on a new connection.
 
         A child that answers a new connection may be as silent as before, since its own way up is broken. So
@@ -175,7 +175,7 @@ class Route:
         firsts = sorted(self.firsts, key=lambda each: each.address == self.place.address)
         return self._try_next([*others, *firsts], now)
 
-    def _improve(self, now: int) -> Try | None:
+    def _decide_when_connected(self, now: int) -> Try | None:
         """A place to try beside the present connection, which serves."""
         assigned, unreachable = self._assigned, self._unreachable
         self._forget_tries()
@@ -187,7 +187,7 @@ class Route:
             return self._try(assigned)
         return None
 
-    def _search(self, now: int) -> Connect | Try | None:
+    def _decide_when_unconnected(self, now: int) -> Connect | Try | None:
         """Without a connection: all other places are tried beside the attempt under way."""
         settings, since = self._settings, self._since
         assert since is not None
@@ -211,7 +211,7 @@ class Route:
         return None
 
     def _due(self, place: Place) -> int:
-        """When a place may be tried again; children of before less often, since most are gone for good."""
+        """When a place may be tried again. Most children of earlier assignments are gone for good."""
         if place not in self._tried:
             return 0
         settings, (at, count) = self._settings, self._tried[place]
@@ -231,7 +231,7 @@ class Route:
 
     def _others(self) -> list[Place]:
         """The places beside the present one where a child may answer: where it began and the assigned child,
-        then those of before."""
+        then the children that were assigned earlier."""
         places = [*self.firsts, *([] if self._assigned is None else [self._assigned]), *self._known]
         here = self.place
         return [
