@@ -96,7 +96,8 @@ def plain(told: pb.StatusReply) -> dict[str, Any]:
         "version": told.version,
         "queries": told.queries,
         "unmerged": _or_none(told, "unmerged"),
-        "merging_still": _or_none(told, "merging_still"),
+        "merge_stalled": _or_none(told, "merge_stalled"),
+        "merge_obstacle": told.merge_obstacle,
         "totals": {field.name: getattr(totals, field.name) for field in totals.DESCRIPTOR.fields},
         "degraded": [
             {
@@ -206,9 +207,11 @@ def picture(told: pb.StatusReply) -> Group:
 def _merging(told: pb.StatusReply) -> Text:
     """What Spark has still to do, and for how long it has done nothing."""
     waiting = f"Spark: {told.unmerged:,} records not merged yet"
-    if told.merging_still < PATIENCE:
+    if told.merge_stalled < PATIENCE:
         return Text(waiting)
-    return Text(f"{waiting}, none for {seconds(told.merging_still)}: no windows come", style="bold red")
+    obstacle = f" ({told.merge_obstacle})" if told.merge_obstacle else ""
+    waiting += f", none for {seconds(told.merge_stalled)}: no windows come{obstacle}"
+    return Text(waiting, style="bold red")
 
 
 def _headline(told: pb.StatusReply) -> str:

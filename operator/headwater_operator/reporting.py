@@ -197,10 +197,10 @@ class Report:
         return self.still >= self.stall_after
 
     @property
-    def merging_still(self) -> float:
+    def merge_stalled(self) -> float:
         """For how many seconds Spark has merged nothing though records wait for it, if that is too long."""
         root = self.observed.root
-        still = 0.0 if root is None else root.merging_still / SECOND
+        still = 0.0 if root is None else root.merge_stalled / SECOND
         return still if still >= STALL else 0.0
 
     @property
@@ -410,7 +410,8 @@ def _degraded(report: Report) -> Finding:
             said = f"nothing is known to be wrong beside what the condition Ready says: {reason}"
         return _find_minor_fault(report) or (False, "AsPlanned", said)
     _, reason, message = worst
-    secondary = [shortage[2]] if shortage is not None and shortage is not worst else []
+    others = [each for each in (_find_merge_stall(report), shortage) if each is not None]
+    secondary = [said for _, other, said in others if other != reason]
     secondary += [stall] if stall else []
     suffix = SECONDARY_SEPARATOR + "; ".join(secondary) if secondary else ""
     return True, reason, cut(message, MESSAGE - len(suffix.encode())) + suffix
@@ -455,13 +456,25 @@ def _find_urgent_fault(report: Report) -> Finding | None:
     root = report.observed.root
     if root is not None and (failing := [sink for sink in root.sinks if sink.failure]):
         return True, "SinkFails", "; ".join(f"{sink.name}: {sink.failure}" for sink in failing)
-    if root is not None and report.merging_still and not report.suspended:
-        since = moment(root.now - root.merging_still)
-        said = f"no windows come: Spark has merged nothing since {since}, and {root.unmerged} records wait; "
-        return True, "ResultsStalled", said + "its logs are in spark/ beside the root's log"
+    if (merge_stall := _find_merge_stall(report)) is not None:
+        return merge_stall
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
     return None
+
+
+def _find_merge_stall(report: Report) -> Finding | None:
+    """Spark merges nothing although records wait."""
+    root = report.observed.root
+    if root is None or not report.merge_stalled or report.suspended:
+        return None
+    since = moment(root.now - root.merge_stalled)
+    said = f"no windows come: Spark has merged nothing since {since}, and {root.unmerged} records wait; "
+    return (
+        True,
+        "ResultsStalled",
+        said + (root.merge_obstacle or "its logs are in spark/ beside the root's log"),
+    )
 
 
 def _find_minor_fault(report: Report) -> Finding | None:
@@ -669,9 +682,9 @@ def _lag(report: Report) -> float | None:
     if root is None:
         return None
     # Where nothing comes any more the events say nothing: the clock does.
-    still = max(report.still if report.stalled else 0.0, report.merging_still) or None
+    still = max(report.still if report.stalled else 0.0, report.merge_stalled) or None
     if root.HasField("live") and not root.live:
-        return report.merging_still or None
+        return report.merge_stalled or None
     if not (root.HasField("watermark") and root.HasField("largest")):
         return still
     return max((root.largest - root.watermark) / SECOND, still or 0.0)

@@ -146,7 +146,7 @@ def _pickled_scalar(dtype: np.dtype[Any], data: bytes) -> Any:
     return read_scalar(dtype_to_descr(dtype), data) if dtype.itemsize else dtype.type()
 
 
-# What numpy's pickles name. The class of arrays is an argument of `_reconstruct` alone, which needs none here.
+# What numpy's pickles name. The class of arrays is only an argument of `_reconstruct`, which needs none here.
 OF_NUMPY: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): None,
     ("numpy", "dtype"): _begin_dtype,

@@ -81,10 +81,12 @@ class _Life:
 
 
 class Unmerged(NamedTuple):
-    """Records whose windows are not out: how many, and for how long none was merged, in microseconds."""
+    """Records whose windows are not out: how many, for how long none was merged, in microseconds, and why, if
+    that is known."""
 
     records: int
-    still: int
+    stalled: int
+    obstacle: str
 
 
 class Control(control_pb2_grpc.ControlServicer):
@@ -361,7 +363,8 @@ class Control(control_pb2_grpc.ControlServicer):
             nodes=nodes,
             quarantined=[] if request.after else list(islice(self._quarantined(), NODES_LIMIT)),
             unmerged=None if unmerged is None else unmerged.records,
-            merging_still=None if unmerged is None else unmerged.still,
+            merge_stalled=None if unmerged is None else unmerged.stalled,
+            merge_obstacle="" if unmerged is None else unmerged.obstacle,
             generation=0 if spec is None else spec.generation,
             digest="" if spec is None else spec.digest,
             next_nodes=upto if nodes and upto < len(self._machine.members.nodes) else 0,

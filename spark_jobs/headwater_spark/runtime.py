@@ -224,10 +224,17 @@ class SparkRoot(RootRuntime):
         self._progress = batch.last, monotonic()
 
     def _unmerged(self) -> Unmerged:
-        return Unmerged(self.lag, int(self._merging_still * SECOND))
+        return Unmerged(self.lag, int(self._merge_stalled * SECOND), self._merge_obstacle)
 
     @property
-    def _merging_still(self) -> float:
+    def _merge_obstacle(self) -> str:
+        """Why nothing is merged, where this process knows."""
+        if self.outbox.full:
+            return "the outbox is full: a sink does not keep up"
+        return self._driver.waits or ("" if self._driver.up else "Spark is starting")
+
+    @property
+    def _merge_stalled(self) -> float:
         """For how many seconds nothing was merged though records wait whose windows are not out."""
         return monotonic() - self._progress[1] if self._tidings.wanted > self.merged else 0.0
 
@@ -238,7 +245,7 @@ class SparkRoot(RootRuntime):
         yield "merged_position", "Position of the last record whose windows are out.", self.merged
         yield "unmerged_records", "Records in the log that Spark has not merged.", self.lag
         said = "Seconds since Spark last merged a record while others wait for it."
-        yield "merging_still_seconds", said, self._merging_still
+        yield "merge_stalled_seconds", said, self._merge_stalled
         yield "backlog_bytes", "Bytes of records that Spark has not done with.", self.inbox.bytes
         yield "spark_up", "1 while the Spark query runs.", self._driver.up
         yield "executors", "Executors of their own that are there.", self._driver.executors

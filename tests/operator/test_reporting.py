@@ -414,16 +414,23 @@ def test_what_is_not_ready_is_not_said_to_be_well() -> None:
 
 def test_a_spark_that_merges_nothing_is_told_by_reason_and_lag() -> None:
     times = {"watermark": AT, "largest": AT + SECOND, "now": AT + 100 * SECOND, "live": 12, "still": 0}
-    brief = status_of(waiting(**times, unmerged=867, merging_still=4 * SECOND), {}, NOW)
+    brief = status_of(waiting(**times, unmerged=867, merge_stalled=4 * SECOND), {}, NOW)
     assert (brief["lag"], brief["reason"]) == ("1s", "AsPlanned")
-    status = status_of(waiting(**times, unmerged=867, merging_still=32 * SECOND), brief, NOW)
+    status = status_of(waiting(**times, unmerged=867, merge_stalled=32 * SECOND), brief, NOW)
     assert (status["lag"], status["reason"]) == ("32s", "ResultsStalled")
     message = status["conditions"][-1]["message"]
     assert "merged nothing since 2023-11-14T22:14:28Z, and 867 records wait" in message
     # Lag grows with the clock, and the message does not change without need.
     assert is_due(status, {**status, "lag": "37s"}, 5.0)
+    # Where the root knows why, it says so, and another fault does not hide it.
+    full = waiting(**times, unmerged=867, merge_stalled=32 * SECOND, merge_obstacle="the outbox is full")
+    assert "867 records wait; the outbox is full" in status_of(full, {}, NOW)["conditions"][-1]["message"]
+    failed = status_of(replace(full, failed="quota exceeded"), {}, NOW)
+    assert failed["reason"] == "ApplyFailed"
+    assert "quota exceeded; also: no windows come: Spark" in failed["conditions"][-1]["message"]
+    assert is_due(failed, {**failed, "lag": "37s"}, 5.0)
     # The sources have ended, and their last windows are not out.
-    ended = waiting(**{**times, "live": 0}, unmerged=867, merging_still=32 * SECOND)
+    ended = waiting(**{**times, "live": 0}, unmerged=867, merge_stalled=32 * SECOND)
     assert status_of(ended, {}, NOW)["lag"] == "32s"
 
 

@@ -202,7 +202,7 @@ def test_status_says_for_how_long_nothing_was_merged(tmp_path: Path) -> None:
 
             async def until_still(is_wanted: Callable[[int], bool]) -> None:
                 async with asyncio.timeout(PATIENCE):
-                    while not is_wanted((await stub.Status(control_pb2.StatusRequest())).merging_still):
+                    while not is_wanted((await stub.Status(control_pb2.StatusRequest())).merge_stalled):
                         await asyncio.sleep(0.01)
 
             # Who is there makes no window final.
@@ -215,7 +215,7 @@ def test_status_says_for_how_long_nothing_was_merged(tmp_path: Path) -> None:
             await until_still(lambda still: still == 0)
             pump.send(root, 3)
             # Not from when anything was last merged.
-            assert (await stub.Status(control_pb2.StatusRequest())).merging_still < SECOND
+            assert (await stub.Status(control_pb2.StatusRequest())).merge_stalled < SECOND
         await root.stop()
 
     asyncio.run(run())

@@ -314,7 +314,7 @@ class SinkStatus(_message.Message):
     def __init__(self, name: _Optional[str] = ..., behind: _Optional[int] = ..., delivered: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest", "next_nodes", "now", "still", "behind_clock", "holds", "holding", "live", "short_for", "rate", "merging_still")
+    __slots__ = ("topology", "expected", "started", "position", "watermark", "largest", "version", "queries", "totals", "degraded", "sinks", "sources", "next", "nodes", "quarantined", "unmerged", "generation", "digest", "next_nodes", "now", "still", "behind_clock", "holds", "holding", "live", "short_for", "rate", "merge_stalled", "merge_obstacle")
     TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
@@ -342,7 +342,8 @@ class StatusReply(_message.Message):
     LIVE_FIELD_NUMBER: _ClassVar[int]
     SHORT_FOR_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
-    MERGING_STILL_FIELD_NUMBER: _ClassVar[int]
+    MERGE_STALLED_FIELD_NUMBER: _ClassVar[int]
+    MERGE_OBSTACLE_FIELD_NUMBER: _ClassVar[int]
     topology: str
     expected: int
     started: bool
@@ -370,8 +371,9 @@ class StatusReply(_message.Message):
     live: int
     short_for: int
     rate: float
-    merging_still: int
-    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., next_nodes: _Optional[int] = ..., now: _Optional[int] = ..., still: _Optional[int] = ..., behind_clock: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., holding: _Optional[int] = ..., live: _Optional[int] = ..., short_for: _Optional[int] = ..., rate: _Optional[float] = ..., merging_still: _Optional[int] = ...) -> None: ...
+    merge_stalled: int
+    merge_obstacle: str
+    def __init__(self, topology: _Optional[str] = ..., expected: _Optional[int] = ..., started: _Optional[bool] = ..., position: _Optional[int] = ..., watermark: _Optional[int] = ..., largest: _Optional[int] = ..., version: _Optional[int] = ..., queries: _Optional[int] = ..., totals: _Optional[_Union[Totals, _Mapping]] = ..., degraded: _Optional[_Iterable[_Union[DegradedQuery, _Mapping]]] = ..., sinks: _Optional[_Iterable[_Union[SinkStatus, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[SourceStatus, _Mapping]]] = ..., next: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedSource, _Mapping]]] = ..., unmerged: _Optional[int] = ..., generation: _Optional[int] = ..., digest: _Optional[str] = ..., next_nodes: _Optional[int] = ..., now: _Optional[int] = ..., still: _Optional[int] = ..., behind_clock: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[Hold, _Mapping]]] = ..., holding: _Optional[int] = ..., live: _Optional[int] = ..., short_for: _Optional[int] = ..., rate: _Optional[float] = ..., merge_stalled: _Optional[int] = ..., merge_obstacle: _Optional[str] = ...) -> None: ...
 
 class SkipRequest(_message.Message):
     __slots__ = ("source", "seq")
