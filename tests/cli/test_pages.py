@@ -85,8 +85,9 @@ def free_port() -> int:
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The blocks of a page in one language, in their order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", (TOP / "docs" / page).read_text(), re.M | re.S)
+    """The blocks of a page in one language, in their order, without the indentation of a list."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", (TOP / "docs" / page).read_text(), re.M | re.S)
+    return [re.sub(f"^{indent}", "", block, flags=re.M) for indent, block in found]
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
@@ -179,7 +180,7 @@ def test_a_root_is_copied_and_restored_by_the_page(tmp_path: Path) -> None:
     root_unit, child_unit = blocks("standing-tree.md", "ini")
     issued, sent = blocks("connect.md", "sh")
     send = sent[sent.index("headwater send") :].replace("day.csv", "day.csv --time-unit us")
-    copy, restore = blocks("backup.md", "sh")
+    copy, restore, *_ = blocks("backup.md", "sh")
     for commands in (certificates, manifest, child_file, issued):
         place.run(commands)
     with place.service(child_unit):
