@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.durations import human
 from headwater.errors import Invalid, Problem
 from headwater.machines.root import Settings
 from headwater.topology import Topology, topology_of
@@ -159,6 +160,15 @@ class _Program:
             runtime.pace = Pace(self._ingest_limit)
         return runtime
 
+    def _warn_of_node_settings(self) -> None:
+        """Nodes that an operator or `headwater run` starts have the manifest's settings; others do not."""
+        given = self._topology.node_settings
+        if given and not self._managed and not self._status:
+            log.warning(
+                "nodes do not read the manifest: give each of them these settings in its own file",
+                extra={"settings": {name: human(value) for name, value in given.items()}},
+            )
+
     async def run(self, listen: str, metrics: str | None) -> int:
         async with AsyncExitStack() as stack:
             monitor, shown = Monitor(self._unready, self._writing), None
@@ -195,6 +205,7 @@ class _Program:
             extra |= {"records": runtime.replayed, "snapshot": runtime.restored}
             extra |= {"replay_seconds": round(runtime.replay_seconds, 3)}
             log.info("started", extra={**extra, "tls": self._credentials is not None})
+            self._warn_of_node_settings()
             await self._until_ended(runtime, ended)
         log.info("ended", extra={"position": runtime.machine.position})
         return DONE

@@ -120,3 +120,24 @@ def test_a_log_that_another_root_holds_is_not_touched(tmp_path: Path) -> None:
         assert (code, line["message"]) == (4, "halted")
         assert "another process has this log open" in line["problem"]
         assert first.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    "idle_after, options, expected",
+    [("20s", (), {"idleAfter": "20s"}), ("60s", (), None), ("20s", ("--managed",), None)],
+)
+def test_settings_of_nodes_that_the_root_cannot_give_them_are_warned_of(
+    tmp_path: Path, idle_after: str, options: tuple[str, ...], expected: dict[str, str] | None
+) -> None:
+    sources = [{**TOPOLOGY["spec"]["sources"][0], "idleAfter": idle_after}]
+    path, log = tmp_path / "topology.json", tmp_path / "log"
+    path.write_text(json.dumps({**TOPOLOGY, "spec": {**TOPOLOGY["spec"], "sources": sources}}))
+    command = [sys.executable, "-m", "headwater_root", "--topology", str(path), "--listen", "127.0.0.1:0"]
+    command += ["--directory", str(tmp_path / "root"), *options]
+    with log.open("w") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(PATIENCE) == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["settings"] for line in lines if "settings" in line] == ([expected] if expected else [])

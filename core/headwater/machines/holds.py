@@ -122,7 +122,7 @@ def _hold_of_source(
         said += "child reads it"
         return Hold(Reason.CHILD_SILENT, said, since, source.name, child, behind=behind)
     if now - moved < PATIENCE:
-        said = "it sends, but its events are older than those of others"
+        said = "its events are older than those of others"
         return Hold(Reason.BEHIND, said, movement.late_since(source.code), source.name, child, behind=behind)
     report = vitals.report(child, source.name, now)
     if report is None:

@@ -247,6 +247,16 @@ class Topology:
         return max((source.idle_after for source in self.sources), default=IDLE_AFTER)
 
     @property
+    def node_settings(self) -> dict[str, int]:
+        """The fields that nodes need and that differ from what a node does by itself, in microseconds."""
+        found = {
+            "flushInterval": (self.flush_interval, FLUSH_INTERVAL),
+            "idleAfter": (self.idle_after, IDLE_AFTER),
+            "horizon": (self.horizon, HORIZON),
+        }
+        return {name: given for name, (given, usual) in found.items() if given != usual}
+
+    @property
     def rate(self) -> float:
         """Events a second of all sources together."""
         return sum(source.expected * source.rate for source in self.sources)
