@@ -254,7 +254,8 @@ def trial(tree: Tree, progress: Progress, expose: str, kind: str, number: int) -
         _rename(tree, expose, number)
     pods = [names.root_pod(tree.name)] if kind == "root" else list(doomed.values())
     begin = time.monotonic()
-    kubectl("--namespace", tree.space, "delete", "pod", "--wait=false", *pods)
+    # The operator may have ended one of them by now.
+    kubectl("--namespace", tree.space, "delete", "pod", "--wait=false", "--ignore-not-found", *pods)
     ready: float | None = None
     flowing: float | None = None
     seen: list[str] = []
