@@ -158,9 +158,13 @@ def told(summary: Summary, console: Console) -> None:
 
 
 def _lines(summary: Summary) -> Iterator[str]:
+    # What a figure of 0 would mean, nobody has to know.
+    late = " (older than lateness allows)" if summary.late else ""
+    rejected = " (bad value or time)" if summary.rejected else ""
     yield (
-        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
-        f"{summary.rejected:,} rejected" + (f", {summary.unread:,} not read" if summary.unread else "")
+        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late{late}, "
+        f"{summary.rejected:,} rejected{rejected}"
+        + (f", {summary.unread:,} not read" if summary.unread else "")
     )
     if summary.bad:
         yield f"{summary.bad:,} bad records of the input passed over"

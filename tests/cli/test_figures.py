@@ -139,6 +139,23 @@ def test_what_does_not_add_up_is_said() -> None:
     assert summary.problems == ["10 events were sent, but 7 are counted, late or rejected and 4 not read"]
 
 
+def test_late_and_rejected_events_are_explained() -> None:
+    first = _closing(Summary("plant", 8, sent=80_000, counted=79_802, late=159, rejected=39))[0]
+    assert first == (
+        "80,000 events sent: 79,802 counted, 159 late (older than lateness allows), "
+        "39 rejected (bad value or time)"
+    )
+    assert _closing(Summary("plant", 8, sent=7, counted=7))[0] == (
+        "7 events sent: 7 counted, 0 late, 0 rejected"
+    )
+
+
+def _closing(summary: Summary) -> list[str]:
+    console = Console(record=True, width=100, file=io.StringIO())
+    told(summary, console)
+    return console.export_text().splitlines()
+
+
 def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others() -> None:
     run = Run(demo.topology(), demo.DOCUMENT, children=1, layers=[], seconds=600)
     done, going = Sensor("done", "", 10, 0, 1), Sensor("going", "", 10, 0, 2)

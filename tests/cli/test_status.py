@@ -21,7 +21,9 @@ SILENT, EXPECTED = pb.Hold.REASON_SILENT, pb.Hold.REASON_EXPECTED
         (3, [EXPECTED, SILENT, SILENT], "Windows wait for sources that have not come yet and 2 sources"),
     ],
 )
-def test_the_heading_says_what_the_windows_wait_for(holding: int, reasons: list[pb.Hold.Reason], title: str) -> None:
+def test_the_heading_says_what_the_windows_wait_for(
+    holding: int, reasons: list[pb.Hold.Reason], title: str
+) -> None:
     holds = [pb.Hold(reason=reason) for reason in reasons]
     console = Console(width=160)
     with console.capture() as shown:
