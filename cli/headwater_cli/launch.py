@@ -265,6 +265,8 @@ def run(
         click.echo(f"passed over {bad}", err=True)
     if as_lines:
         click.echo(as_json(summary))
+        for warning in summary.warnings:
+            click.echo(f"warning: {warning}", err=True)
         for problem in summary.problems:
             click.echo(problem, err=True)
     else:

@@ -31,6 +31,7 @@ from headwater_cli.forwarding import forwarding
 from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
 from headwater_cli.heartbeats import AFTER, closing_span
+from headwater_cli.inputwarnings import input_warnings
 from headwater_cli.latency import Latency
 from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
@@ -435,6 +436,9 @@ class Run:
         summary.late = root.figure("late")
         summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
+        if self.piped is not None:
+            furthest = self.senders.furthest_behind
+            summary.warnings += input_warnings(summary.sent, summary.late, summary.rejected, furthest)
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
         summary.raw_bytes = self.senders.bytes_up
         summary.layers = list(self._bytes())

@@ -10,8 +10,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
-# What is well, and what somebody has to see to.
-GOOD, ALARM = "bold green", "bold red"
+# What is well, what somebody has to see to, and what somebody has to know.
+GOOD, ALARM, WARNING = "bold green", "bold red", "bold yellow"
 # How many nodes that were overrun are told of, and how many sources that were moved.
 OVERRUN, MOVED = 8, 100
 # From how many seconds of events on it is told that sources were held back.
@@ -109,6 +109,8 @@ class Summary:
     # By process: the code it ended with, where that is not 0.
     failed: dict[str, int | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    # What somebody has to know, though everything adds up.
+    warnings: list[str] = field(default_factory=list)
     ok: bool = False
 
     def judge(self) -> None:
@@ -146,6 +148,8 @@ def told(summary: Summary, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True)
     if summary.differing == 0:
         console.print("every window equals the oracle", style=GOOD, soft_wrap=True)
+    for warning in summary.warnings:
+        console.print(Text(f"warning: {warning}"), style=WARNING, soft_wrap=True)
     for problem in summary.problems:
         console.print(Text(problem), style=ALARM, soft_wrap=True)
     if summary.output is not None:

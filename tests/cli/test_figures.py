@@ -17,6 +17,7 @@ from rich.console import Console
 from headwater_cli import demo, launch
 from headwater_cli.feeds import PERIOD, Generated, Kept, Repeated
 from headwater_cli.generator import SECOND, Sensor, limited, needed
+from headwater_cli.inputwarnings import input_warnings
 from headwater_cli.latency import Latency
 from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
@@ -147,6 +148,22 @@ def test_late_and_rejected_events_are_explained() -> None:
     )
     assert _closing(Summary("plant", 8, sent=7, counted=7))[0] == (
         "7 events sent: 7 counted, 0 late, 0 rejected"
+    )
+
+
+def test_an_input_of_which_much_is_in_no_window_is_warned_of() -> None:
+    second, day = 1_000_000, 86_400_000_000
+    assert list(input_warnings(1_000, 10, 10, 59 * second)) == []
+    late, rejected = input_warnings(1_000, 11, 500, 59 * second)
+    assert late == (
+        "11 of 1,000 events are late and in no window, up to 59 s behind an earlier event of their "
+        "source: sort the input by time, or raise lateness"
+    )
+    assert rejected.startswith("500 of 1,000 events are rejected and in no window: ")
+    (both,) = input_warnings(10, 9, 0, 3 * day)
+    assert both.endswith(
+        "up to 3 days behind an earlier event of their source: sort the input by time, or raise lateness; "
+        "see that all times have the same unit"
     )
 
 
