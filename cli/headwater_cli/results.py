@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from headwater.queries import Query
-from headwater.windows import is_count
+from headwater.windows import Sliding, Tumbling, is_count, length_and_slide
 from headwater_cli.latency import Latency
 from headwater_cli.windowlines import WindowLines
 from headwater_root import resultlines
@@ -26,6 +27,15 @@ class Results:
         # Of the queries that were there from the beginning those with an end in time: a count window ends
         # at a rank.
         self._timed = {query.id for query in queries if not is_count(query.window)}
+        # Of the queries that report empty windows, how far apart these begin, and where the last one began.
+        self._slides = {
+            query.id: length_and_slide(query.window)[1]
+            for query in queries
+            if query.emit_empty and isinstance(query.window, Tumbling | Sliding)
+        }
+        self._last: dict[str, int] = {}
+        # How many empty windows such a query has left out: there is a limit to those in a row.
+        self.left_out: dict[str, int] = {}
         self._seen = ""
         # By query, each with the number of the window: one query with many keys leaves room for others.
         self._by_query: dict[str, deque[tuple[int, str]]] = {}
@@ -54,6 +64,7 @@ class Results:
             at = path.stat().st_ctime
             for row in resultlines.decode(path.read_bytes()):
                 line = self._lines.format(row)
+                self._look_for_gap(row)
                 self._count += 1
                 of_query = self._by_query.setdefault(row["query"], deque(maxlen=LATEST))
                 of_query.append((self._count, line))
@@ -62,3 +73,13 @@ class Results:
                 found += 1
         self._seen = names[-1] if names else self._seen
         return found
+
+    def _look_for_gap(self, row: Mapping[str, Any]) -> None:
+        """Count the windows that are missing between this one and the one before it of its query."""
+        query, start = row["query"], row["start"]
+        if query not in self._slides or row["incarnation"] != 1:
+            return
+        missing = (start - self._last.get(query, start)) // self._slides[query] - 1
+        if missing > 0:
+            self.left_out[query] = self.left_out.get(query, 0) + missing
+        self._last[query] = start

@@ -19,6 +19,7 @@ from click import ClickException
 from rich.live import Live
 from rich.text import Text
 
+from headwater.merging.unbroken import EMPTY_LIMIT
 from headwater.planning.hysteresis import largest
 from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
@@ -439,6 +440,11 @@ class Run:
         if self.piped is not None:
             furthest = self.senders.furthest_behind
             summary.warnings += input_warnings(summary.sent, summary.late, summary.rejected, furthest)
+        summary.warnings += [
+            f"{query} has no result for {count:,} more empty windows: "
+            f"of emitEmpty at most {EMPTY_LIMIT:,} in a row are reported"
+            for query, count in self._results.left_out.items()
+        ]
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
         summary.raw_bytes = self.senders.bytes_up
         summary.layers = list(self._bytes())

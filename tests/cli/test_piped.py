@@ -110,6 +110,18 @@ def test_a_run_warns_of_an_input_that_is_not_in_order(tmp_path: Path, case: str)
         assert warning == f"3 of 6,000 events {lag}: see that all times have the same unit"
 
 
+def test_a_run_warns_of_empty_windows_that_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    begin = 1_700_000_000_000_000
+    path.write_text(events([begin, begin + 150_000 * 10_000]))
+    asked = manifest(tmp_path, "window: {type: tumbling, length: 10ms}, emitEmpty: true")
+    done = run(asked, "--input", path, "--children", 1, "--layers", "")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["warnings"] == [
+        "load has no result for 49,999 more empty windows: of emitEmpty at most 100,000 in a row are reported"
+    ]
+
+
 def test_a_pipe_is_exact() -> None:
     text = "".join(
         json.dumps({"ts": 1_700_000_000_000_000 + n * 10_000, "value": n % 7, "key": "k"}) + "\n"
