@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -357,7 +358,8 @@ def _save(path: Path, picture: Picture, summary: Summary) -> None:
     """The last picture, the closing lines and a legend as SVG."""
     recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
     recording.print(picture)
-    told(summary, recording)
+    # None of the windows that were printed is in the picture, but some that came last.
+    told(replace(summary, printed=None), recording)
     recording.print()
     recording.print(picture.legend())
     title = f"headwater run: {summary.topology}"

@@ -323,6 +323,7 @@ class Run:
             elif echo is not None:
                 lines = self._results.mixed(printable, found)
                 printable -= len(lines)
+                self.summary.printed = (self.summary.printed or 0) + len(lines)
                 for line in lines:
                     echo(line)
 

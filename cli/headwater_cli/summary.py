@@ -70,6 +70,8 @@ class Summary:
     # Of the input, those that were passed over: they are not among those that were sent.
     bad: int = 0
     windows: int = 0
+    # How many of these were printed, where windows are printed as they close.
+    printed: int | None = None
     # By query: what of its events is forwarded as it is, where that is so.
     forwarding: dict[str, str] = field(default_factory=dict)
     # The same events and queries with every event forwarded to the root, as executed.
@@ -154,11 +156,23 @@ def told(summary: Summary, console: Console) -> None:
         console.print(Text(problem), style=ALARM, soft_wrap=True)
     if summary.output is not None:
         until = ", of what came out before the run ended" if summary.output_is_partial else ""
+        printed = f"; {_printed(summary)} were printed" if _is_cut(summary) else ""
         console.print(
-            Text(f"results: {summary.output}{until}  (headwater results {summary.output})"), soft_wrap=True
+            Text(f"results: {summary.output}{until}  (headwater results {summary.output}){printed}"),
+            soft_wrap=True,
         )
+    elif _is_cut(summary) and summary.unwritten is None:
+        console.print(Text(f"{_printed(summary)} were printed; --output DIR keeps all"), soft_wrap=True)
     if summary.log is not None:
         console.print(Text(f"logs: {summary.log}"), soft_wrap=True)
+
+
+def _is_cut(summary: Summary) -> bool:
+    return summary.printed is not None and summary.printed < summary.windows
+
+
+def _printed(summary: Summary) -> str:
+    return f"{summary.printed:,} of {summary.windows:,} windows"
 
 
 def _lines(summary: Summary) -> Iterator[str]:

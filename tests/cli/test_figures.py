@@ -167,6 +167,16 @@ def test_an_input_of_which_much_is_in_no_window_is_warned_of() -> None:
     )
 
 
+def test_windows_that_were_not_printed_are_found_elsewhere() -> None:
+    summary = Summary("plant", 8, windows=323, printed=111)
+    assert _closing(summary)[-1] == "111 of 323 windows were printed; --output DIR keeps all"
+    summary.output = "kept"
+    assert _closing(summary)[-1] == "results: kept  (headwater results kept); 111 of 323 windows were printed"
+    for printed in (None, 323):
+        summary.printed = printed
+        assert _closing(summary)[-1] == "results: kept  (headwater results kept)"
+
+
 def _closing(summary: Summary) -> list[str]:
     console = Console(record=True, width=100, file=io.StringIO())
     told(summary, console)
