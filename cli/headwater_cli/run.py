@@ -31,7 +31,7 @@ from headwater_cli.following import ENDLESS, Following
 from headwater_cli.forwarding import forwarding
 from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
-from headwater_cli.heartbeats import AFTER, closing_span
+from headwater_cli.heartbeats import AFTER, are_all_closed, closing_span
 from headwater_cli.inputwarnings import input_warnings
 from headwater_cli.latency import Latency
 from headwater_cli.localtree import LocalTree
@@ -45,6 +45,7 @@ from headwater_cli.scales import Cast, Phase
 from headwater_cli.screen import Echo
 from headwater_cli.senders import LOOK, Manner, Senders
 from headwater_cli.summary import Layer, Summary
+from headwater_cli.times import moment
 from headwater_cli.verify import differing
 
 PATIENCE = 120.0
@@ -101,6 +102,8 @@ class Run:
         self._spark = (engine or topology.root.engine) == "spark"
         self.piped = piped
         feeds: list[Generated] = []
+        # How far behind the last event the heartbeats lie with which sources end.
+        self._closing_span = AFTER if piped is None else piped.closing_span
         if piped is None:
             found = self._cast.sensors(scale[0]) if scale else sensors(topology)
             if events is not None:
@@ -108,8 +111,8 @@ class Run:
                 self.seconds = needed(found)
             kind = Repeated if rush else Generated
             # Where sources end one after the other, none may hold back those that go on.
-            after = AFTER if scale or rush else closing_span(topology)
-            feeds = [kind(sensor, self.seconds, after) for sensor in found]
+            self._closing_span = AFTER if scale or rush else closing_span(topology)
+            feeds = [kind(sensor, self.seconds, self._closing_span) for sensor in found]
         node = topology.node
         self.planner: Planner | None = None
         if children is None and layers is None and node is not None:
@@ -409,7 +412,20 @@ class Run:
             self._results.mixed(),
             self.root.last.get("ui"),
             self._headrooms(),
+            self._end(watermark),
         )
+
+    def _end(self, watermark: int | None) -> str | None:
+        """What is shown in place of the watermark once the closing heartbeats have moved it."""
+        reached, ended = self._latency.reached, self.senders.tally.ended
+        has_ended = ended and all(
+            feed.name in ended or feed.name in self.senders.fenced for feed in self.senders.feeds
+        )
+        if not has_ended or watermark is None or reached is None or watermark < reached:
+            return None
+        if are_all_closed(self.topology, self._closing_span):
+            return "the input has ended, and all windows are closed"
+        return f"the input has ended, and all windows that end up to {moment(watermark)} are closed"
 
     def _headrooms(self) -> dict[str, float]:
         """Of each node, from the root down."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import html
 import io
 import re
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from headwater.topology import topology_of
 from headwater_cli import demo, launch
 from headwater_cli.feeds import PERIOD, Generated, Kept, Repeated
 from headwater_cli.generator import SECOND, Sensor, limited, needed
@@ -257,6 +259,48 @@ def test_the_picture_and_the_closing_lines() -> None:
     assert "71.2 kB" in text
     assert "sources to children  10.0 kB raw\nchildren to root     123 B (1.2% of raw)\n" in text
     assert "every window equals the oracle" in text
+
+
+@pytest.mark.parametrize(
+    "window, says",
+    [
+        ({}, "the input has ended, and all windows are closed"),
+        (
+            {"length": "2d"},
+            "the input has ended, and all windows that end up to 2023-11-14 22:13:20.000 are closed",
+        ),
+    ],
+)
+def test_the_last_picture_has_the_end_in_place_of_a_watermark_beyond_it(
+    window: dict[str, str], says: str
+) -> None:
+    document = copy.deepcopy(demo.DOCUMENT)
+    document["spec"]["queries"][0]["window"] = {"type": "tumbling", "length": "10s"} | window
+    run = Run(topology_of(document), document, children=1, layers=[], seconds=600)
+    root, ended = Process("root", []), run.senders.tally.ended
+    run.local.processes = [root]
+    watermark = 1_700_000_000_000_000
+    try:
+        names = [feed.name for feed in run.senders.feeds]
+        for name in names:
+            run._latency.handed(name, watermark, 0.0)
+        root.last = {"watermark": watermark}
+        ended |= set(names[1:])
+        assert "watermark 2023-11-14 22:13:20.000, 0.0 s behind the sources" in _text(run.picture())
+        ended |= set(names)
+        assert f"{says}\n" in _text(run.picture())
+        assert "watermark" not in _text(run.picture())
+        # The root has not heard all of them yet.
+        root.last = {"watermark": watermark - 1}
+        assert "watermark 2023-11-14 22:13:19.999" in _text(run.picture())
+    finally:
+        run.clean()
+
+
+def _text(picture: Picture) -> str:
+    console = Console(record=True, width=110, file=io.StringIO())
+    console.print(picture)
+    return console.export_text()
 
 
 def test_a_recorded_picture_explains_itself(tmp_path: Path) -> None:
