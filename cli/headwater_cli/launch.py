@@ -300,7 +300,7 @@ def _keep(work: Run, output: Path | None, *, partial: bool) -> None:
     try:
         found = [lines for _, lines in Outbox(made).read(0)]
         if found or not partial:
-            resultfiles.write(output, found, work.topology.queries)
+            resultfiles.write(output, found, work.queries)
             summary.output, summary.output_is_partial = str(output), partial
     except (HeadwaterError, OSError) as error:
         summary.unwritten = _sentence(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -19,11 +20,12 @@ from click import ClickException
 from rich.live import Live
 from rich.text import Text
 
+from headwater.errors import HeadwaterError
 from headwater.merging.unbroken import EMPTY_LIMIT
 from headwater.planning.hysteresis import largest
 from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
-from headwater.topology import NodeSpec, Topology
+from headwater.topology import NodeSpec, Topology, queries_of
 from headwater_cli import generator, runs, scales
 from headwater_cli.client import EVERY, At, connected
 from headwater_cli.feeds import Cut, Generated, Repeated
@@ -47,6 +49,7 @@ from headwater_cli.senders import LOOK, Manner, Senders
 from headwater_cli.summary import Layer, Summary
 from headwater_cli.times import moment
 from headwater_cli.verify import differing
+from headwater_wire.functions import Functions
 
 PATIENCE = 120.0
 # How many windows are printed at a time. What is not used is left for the next time, up to the second number.
@@ -150,6 +153,8 @@ class Run:
         manner = Manner(paced=paced, scripted=bool(scale), rush=rush or fast)
         self.senders = Senders(self._spools, self._latency, manner)
         self.senders.feeds += feeds
+        # Those of the topology, and those that were added meanwhile, as far as they are known.
+        self.queries = list(topology.queries)
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(
@@ -193,6 +198,8 @@ class Run:
                     raise
                 await asyncio.to_thread(self._ask_why)
                 self.summary.seconds = round(monotonic() - begin, 2)
+                # Also of a query whose first windows come out when the root ends.
+                await asyncio.to_thread(self._learn_queries)
                 await self._until_delivered(live, echo)
         except asyncio.CancelledError:
             _show("stopping", live, echo)
@@ -306,7 +313,7 @@ class Run:
         # How long a pipe goes on, nobody knows.
         if self.piped is None and not self._scale:
             self._until = monotonic() + self.seconds + PATIENCE
-        tasks, printable = self.senders.tasks, 0
+        tasks, printable, asked = self.senders.tasks, 0, -inf
         while tasks:
             done, _ = await asyncio.wait(tasks, timeout=0.2)
             tasks -= done
@@ -321,6 +328,9 @@ class Run:
             accepted = self.senders.tally.accepted
             self._sending.take(monotonic(), {"events": accepted, "bytes_up": self.senders.bytes_up})
             found, printable = self._results.look(), min(printable + ECHOED, ECHOED_AT_ONCE)
+            if self._results.has_unknown and monotonic() > asked + TELL:
+                asked = monotonic()
+                await asyncio.to_thread(self._learn_queries)
             if live is not None:
                 live.update(self.picture())
             elif echo is not None:
@@ -329,6 +339,22 @@ class Run:
                 self.summary.printed = (self.summary.printed or 0) + len(lines)
                 for line in lines:
                     echo(line)
+
+    def _learn_queries(self) -> None:
+        """Ask the root for queries that were added to the run: results say nothing of keys and windows."""
+        try:
+            with connected(At(f"127.0.0.1:{self.root.port}")) as root:
+                documents = {each.id: json.loads(each.document) for each in root.queries()}
+            known = {query.id for query in self.queries}
+            functions = Functions()
+            # One at a time: a function that is no longer installed is no matter of the others.
+            for id in sorted(documents.keys() - known):
+                with suppress(HeadwaterError):
+                    self.queries += queries_of([documents[id]], functions)
+        except (ClickException, ValueError):
+            # The root ends, or is busy: keys go without names.
+            return
+        self._results.add(self.queries)
 
     async def _until_merging(self, begin: float, live: Live | None, echo: Echo | None) -> None:
         """Spark takes its time to start: sources that wait for it show their windows as they come."""

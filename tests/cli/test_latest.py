@@ -66,3 +66,14 @@ def test_empty_windows_that_are_left_out_are_counted(tmp_path: Path) -> None:
         _write(tmp_path, position + 1, *found)
         results.look()
     assert results.left_out == {"pulse": 11 + 2}
+
+
+def test_a_query_that_is_added_is_known_from_then_on(tmp_path: Path) -> None:
+    results = Results(tmp_path, [Query("load", Tumbling("1s"), "count")], Latency(1))
+    _write(tmp_path, 1, row(query="peak", key="washer"))
+    results.look()
+    assert results.has_unknown
+    assert "peak  key=washer" in results.mixed()[0]
+    results.add([Query("peak", Tumbling("1s"), "max", key_by="machine")])
+    assert not results.has_unknown
+    assert "peak  machine=washer" in results.mixed()[0]
