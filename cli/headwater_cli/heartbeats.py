@@ -20,8 +20,18 @@ def closing_span(topology: Topology) -> int:
     """
     if not any(query.emit_empty for query in topology.queries):
         return AFTER
+    return min(AFTER, _longest_span(topology))
+
+
+def are_all_closed(topology: Topology, after: int) -> bool:
+    """Whether a heartbeat so far behind the last event closes every window that the topology asks for."""
+    return _longest_span(topology) <= after
+
+
+def _longest_span(topology: Topology) -> int:
+    """How far behind the last event the end of a window lies at most, with the lateness."""
     lateness = max(source.lateness for source in topology.sources)
-    return min(AFTER, lateness + max(map(_longest_wait, topology.queries)))
+    return lateness + max(map(_longest_wait, topology.queries))
 
 
 def _longest_wait(query: Query) -> int:

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -265,6 +266,8 @@ def run(
         click.echo(f"passed over {bad}", err=True)
     if as_lines:
         click.echo(as_json(summary))
+        for warning in summary.warnings:
+            click.echo(f"warning: {warning}", err=True)
         for problem in summary.problems:
             click.echo(problem, err=True)
     else:
@@ -297,7 +300,7 @@ def _keep(work: Run, output: Path | None, *, partial: bool) -> None:
     try:
         found = [lines for _, lines in Outbox(made).read(0)]
         if found or not partial:
-            resultfiles.write(output, found, work.topology.queries)
+            resultfiles.write(output, found, work.queries)
             summary.output, summary.output_is_partial = str(output), partial
     except (HeadwaterError, OSError) as error:
         summary.unwritten = _sentence(error)
@@ -355,7 +358,8 @@ def _save(path: Path, picture: Picture, summary: Summary) -> None:
     """The last picture, the closing lines and a legend as SVG."""
     recording = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True)
     recording.print(picture)
-    told(summary, recording)
+    # None of the windows that were printed is in the picture, but some that came last.
+    told(replace(summary, printed=None), recording)
     recording.print()
     recording.print(picture.legend())
     title = f"headwater run: {summary.topology}"

@@ -51,6 +51,8 @@ class Picture:
     page: str | None = None
     # Of each node, as a share of its limit.
     headroom: Mapping[str, float] = field(default_factory=dict)
+    # In place of the watermark, once the input has ended: it lies beyond all events then.
+    end: str | None = None
 
     def __rich__(self) -> Group:
         latest = Text("\n".join(self.latest), no_wrap=True, overflow="ellipsis")
@@ -91,7 +93,9 @@ class Picture:
 
     def _lines(self) -> Iterator[Text]:
         line = "no watermark yet"
-        if self.watermark is not None:
+        if self.end is not None:
+            line = self.end
+        elif self.watermark is not None:
             behind = "" if self.lag is None else f", {seconds(self.lag)} behind the sources"
             line = f"watermark {moment(self.watermark)}{behind}"
         yield Text(line)

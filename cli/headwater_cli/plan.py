@@ -17,7 +17,7 @@ from headwater.planning import csa
 from headwater.planning.amounts import UNIT
 from headwater.planning.asked import demands_of, reductions_of, scaled, within_of
 from headwater.planning.inventory import ROLES, Inventory, Kind, alike, inventory_of
-from headwater.planning.plan import Demand, Layer, Plan, Within
+from headwater.planning.plan import Demand, Layer, Less, Plan, Within
 from headwater.planning.plan import plan as planned
 from headwater.planning.shortage import LayersDoNotEnd
 from headwater.topology import Topology
@@ -411,19 +411,27 @@ def _lines(found: Plan, price: float | None) -> Iterator[str]:
         )
     yield from found.notes
     if found.less is not None:
-        less = found.less
-        where = "one child" if len(less.layers) == 1 else "the root"
-        held = (
-            f"{less.lost:.0%} of it too much, which the paper's nodes lose and these hold back at the sources"
-            if less.lost
-            else f"more than the {less.limit * (1 - found.inventory.margin):,.4g} that its margin leaves"
-        )
-        yield (
-            f"with one layer less, {_widths(less.layers)}, {float(less.rate):,.4g} items/s would reach "
-            f"{where}, which takes {less.limit:,g}: {held}"
-        )
+        yield _format_less(found.less, found.inventory.margin)
     if price is not None:
         yield f"{nodes} at {price:,g} a month: {found.nodes * price:,.2f} a month"
+
+
+def _format_less(less: Less, margin: float) -> str:
+    """Why the tree has no layer less."""
+    rate = f"{float(less.rate):,.4g}"
+    if len(less.layers) == 1:
+        tree, node = "one child alone", "it"
+    else:
+        tree, node = f"one layer less ({_widths(less.layers)})", "the root"
+    if less.lost:
+        return (
+            f"with {tree}, {node} would get {rate} items/s but takes at most {less.limit:,g}: "
+            f"{less.lost:.0%} of the items would have to wait at the sources, and the backlog would only grow"
+        )
+    return (
+        f"with {tree}, {node} would get {rate} items/s: more than {less.limit * (1 - margin):,.4g}, "
+        f"its limit of {less.limit:,g} less the margin"
+    )
 
 
 def _compare(name: str, found: Sequence[tuple[int, Plan]], price: float | None, out: Console) -> None:

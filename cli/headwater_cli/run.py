@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -19,10 +20,12 @@ from click import ClickException
 from rich.live import Live
 from rich.text import Text
 
+from headwater.errors import HeadwaterError
+from headwater.merging.unbroken import EMPTY_LIMIT
 from headwater.planning.hysteresis import largest
 from headwater.planning.planner import Planner, limits_of
 from headwater.planning.trees import fixed_tree
-from headwater.topology import NodeSpec, Topology
+from headwater.topology import NodeSpec, Topology, queries_of
 from headwater_cli import generator, runs, scales
 from headwater_cli.client import EVERY, At, connected
 from headwater_cli.feeds import Cut, Generated, Repeated
@@ -30,7 +33,8 @@ from headwater_cli.following import ENDLESS, Following
 from headwater_cli.forwarding import forwarding
 from headwater_cli.generator import needed, sensors
 from headwater_cli.headroom import Headroom
-from headwater_cli.heartbeats import AFTER, closing_span
+from headwater_cli.heartbeats import AFTER, are_all_closed, closing_span
+from headwater_cli.inputwarnings import input_warnings
 from headwater_cli.latency import Latency
 from headwater_cli.localtree import LocalTree
 from headwater_cli.nodes import Nodes
@@ -43,7 +47,9 @@ from headwater_cli.scales import Cast, Phase
 from headwater_cli.screen import Echo
 from headwater_cli.senders import LOOK, Manner, Senders
 from headwater_cli.summary import Layer, Summary
+from headwater_cli.times import moment
 from headwater_cli.verify import differing
+from headwater_wire.functions import Functions
 
 PATIENCE = 120.0
 # How many windows are printed at a time. What is not used is left for the next time, up to the second number.
@@ -99,6 +105,8 @@ class Run:
         self._spark = (engine or topology.root.engine) == "spark"
         self.piped = piped
         feeds: list[Generated] = []
+        # How far behind the last event the heartbeats lie with which sources end.
+        self._closing_span = AFTER if piped is None else piped.closing_span
         if piped is None:
             found = self._cast.sensors(scale[0]) if scale else sensors(topology)
             if events is not None:
@@ -106,8 +114,8 @@ class Run:
                 self.seconds = needed(found)
             kind = Repeated if rush else Generated
             # Where sources end one after the other, none may hold back those that go on.
-            after = AFTER if scale or rush else closing_span(topology)
-            feeds = [kind(sensor, self.seconds, after) for sensor in found]
+            self._closing_span = AFTER if scale or rush else closing_span(topology)
+            feeds = [kind(sensor, self.seconds, self._closing_span) for sensor in found]
         node = topology.node
         self.planner: Planner | None = None
         if children is None and layers is None and node is not None:
@@ -145,6 +153,8 @@ class Run:
         manner = Manner(paced=paced, scripted=bool(scale), rush=rush or fast)
         self.senders = Senders(self._spools, self._latency, manner)
         self.senders.feeds += feeds
+        # Those of the topology, and those that were added meanwhile, as far as they are known.
+        self.queries = list(topology.queries)
         self._results = Results(self.directory / "root" / "outbox", topology.queries, self._latency)
 
     async def run(
@@ -188,6 +198,8 @@ class Run:
                     raise
                 await asyncio.to_thread(self._ask_why)
                 self.summary.seconds = round(monotonic() - begin, 2)
+                # Also of a query whose first windows come out when the root ends.
+                await asyncio.to_thread(self._learn_queries)
                 await self._until_delivered(live, echo)
         except asyncio.CancelledError:
             _show("stopping", live, echo)
@@ -301,7 +313,7 @@ class Run:
         # How long a pipe goes on, nobody knows.
         if self.piped is None and not self._scale:
             self._until = monotonic() + self.seconds + PATIENCE
-        tasks, printable = self.senders.tasks, 0
+        tasks, printable, asked = self.senders.tasks, 0, -inf
         while tasks:
             done, _ = await asyncio.wait(tasks, timeout=0.2)
             tasks -= done
@@ -316,13 +328,33 @@ class Run:
             accepted = self.senders.tally.accepted
             self._sending.take(monotonic(), {"events": accepted, "bytes_up": self.senders.bytes_up})
             found, printable = self._results.look(), min(printable + ECHOED, ECHOED_AT_ONCE)
+            if self._results.has_unknown and monotonic() > asked + TELL:
+                asked = monotonic()
+                await asyncio.to_thread(self._learn_queries)
             if live is not None:
                 live.update(self.picture())
             elif echo is not None:
                 lines = self._results.mixed(printable, found)
                 printable -= len(lines)
+                self.summary.printed = (self.summary.printed or 0) + len(lines)
                 for line in lines:
                     echo(line)
+
+    def _learn_queries(self) -> None:
+        """Ask the root for queries that were added to the run: results say nothing of keys and windows."""
+        try:
+            with connected(At(f"127.0.0.1:{self.root.port}")) as root:
+                documents = {each.id: json.loads(each.document) for each in root.queries()}
+            known = {query.id for query in self.queries}
+            functions = Functions()
+            # One at a time: a function that is no longer installed is no matter of the others.
+            for id in sorted(documents.keys() - known):
+                with suppress(HeadwaterError):
+                    self.queries += queries_of([documents[id]], functions)
+        except (ClickException, ValueError):
+            # The root ends, or is busy: keys go without names.
+            return
+        self._results.add(self.queries)
 
     async def _until_merging(self, begin: float, live: Live | None, echo: Echo | None) -> None:
         """Spark takes its time to start: sources that wait for it show their windows as they come."""
@@ -406,7 +438,20 @@ class Run:
             self._results.mixed(),
             self.root.last.get("ui"),
             self._headrooms(),
+            self._end(watermark),
         )
+
+    def _end(self, watermark: int | None) -> str | None:
+        """What is shown in place of the watermark once the closing heartbeats have moved it."""
+        reached, ended = self._latency.reached, self.senders.tally.ended
+        has_ended = ended and all(
+            feed.name in ended or feed.name in self.senders.fenced for feed in self.senders.feeds
+        )
+        if not has_ended or watermark is None or reached is None or watermark < reached:
+            return None
+        if are_all_closed(self.topology, self._closing_span):
+            return "the input has ended, and all windows are closed"
+        return f"the input has ended, and all windows that end up to {moment(watermark)} are closed"
 
     def _headrooms(self) -> dict[str, float]:
         """Of each node, from the root down."""
@@ -435,6 +480,14 @@ class Run:
         summary.late = root.figure("late")
         summary.bad = 0 if self.piped is None else self.piped.bad
         summary.rejected, summary.windows = root.figure("rejected"), root.figure("windows")
+        if self.piped is not None:
+            furthest = self.senders.furthest_behind
+            summary.warnings += input_warnings(summary.sent, summary.late, summary.rejected, furthest)
+        summary.warnings += [
+            f"{query} has no result for {count:,} more empty windows: "
+            f"of emitEmpty at most {EMPTY_LIMIT:,} in a row are reported"
+            for query, count in self._results.left_out.items()
+        ]
         summary.events_per_second = round(summary.sent / max(summary.seconds, 0.001), 1)
         summary.raw_bytes = self.senders.bytes_up
         summary.layers = list(self._bytes())

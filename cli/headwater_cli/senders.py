@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from headwater.events import Batch
-from headwater.prefix import NO_SKIPS, judge
+from headwater.prefix import LATE, NO_SKIPS, judge
 from headwater.rows import TS_MAX, TS_MIN
+from headwater.windows import TS_LIMIT
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import Feed, Generated, beat
 from headwater_cli.generator import SECOND
+from headwater_cli.inputwarnings import furthest_behind
 from headwater_cli.latency import Latency
 from headwater_cli.piped import UNNAMED, Piped
 from headwater_cli.processes import Process
@@ -60,6 +62,8 @@ class Senders:
         self.going: dict[str, Generated] = {}
         self._given: dict[str, int] = {}
         self.begun = 0.0
+        # How far a late event lay behind an earlier one of its source at most, in microseconds.
+        self.furthest_behind = 0
         # What has yet to end before everything is sent.
         self.tasks: set[asyncio.Task[None]] = set()
         # Sources that are generated and not gone for good.
@@ -236,7 +240,10 @@ class Senders:
             return accepted
         known = self._largest.get(feed.name, TS_MIN)
         batch = Batch(feed.name, 1, events.ts, events.value, bare=events.bare)
-        largest = judge(batch, 0, known, feed.lateness, TS_MAX, NO_SKIPS).largest
+        judged = judge(batch, 0, known, feed.lateness, TS_MAX, NO_SKIPS)
+        largest = judged.largest
+        if judged.refused.get(LATE):
+            self.furthest_behind = max(self.furthest_behind, _furthest_behind(batch, known))
         if largest > TS_MIN:
             self._largest[feed.name] = largest
             self._latency.handed(feed.name, largest - feed.lateness, at)
@@ -276,3 +283,10 @@ class Senders:
 
     def _client(self, name: str) -> SourceClient:
         return next(client for client in self.clients if client.name == name)
+
+
+def _furthest_behind(batch: Batch, largest: int) -> int:
+    """Of the events that are not rejected."""
+    counts = np.isfinite(batch.value) | (False if batch.bare is None else batch.bare)
+    counts &= np.abs(batch.ts) <= TS_LIMIT
+    return furthest_behind(batch.ts[counts], largest)

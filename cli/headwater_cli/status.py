@@ -230,10 +230,7 @@ def _headline(told: pb.StatusReply) -> str:
 
 
 def _waits(told: pb.StatusReply) -> Table:
-    title = f"Windows wait for {told.holding:,}"
-    if told.holding > len(told.holds):
-        title += f", the worst {len(told.holds)} first"
-    table = Table(title=title)
+    table = Table(title=_format_title(told))
     table.title_justify = "left"
     for column in ("source", "child", "since", "why", "what happens"):
         table.add_column(column, overflow="fold")
@@ -247,6 +244,18 @@ def _waits(told: pb.StatusReply) -> Table:
             _outcome(told, each),
         )
     return table
+
+
+def _format_title(told: pb.StatusReply) -> str:
+    parts = []
+    # All that are yet to come are one line, and come first.
+    is_short = any(each.reason == pb.Hold.REASON_EXPECTED for each in told.holds)
+    if is_short:
+        parts.append("sources that have not come yet")
+    if count := told.holding - is_short:
+        parts.append(f"{count:,} source{'' if count == 1 else 's'}")
+    title = f"Windows wait for {' and '.join(parts)}"
+    return title + (f", the worst {len(told.holds)} first" if told.holding > len(told.holds) else "")
 
 
 def _outcome(told: pb.StatusReply, hold: pb.Hold) -> str:

@@ -10,8 +10,8 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
-# What is well, and what somebody has to see to.
-GOOD, ALARM = "bold green", "bold red"
+# What is well, what somebody has to see to, and what somebody has to know.
+GOOD, ALARM, WARNING = "bold green", "bold red", "bold yellow"
 # How many nodes that were overrun are told of, and how many sources that were moved.
 OVERRUN, MOVED = 8, 100
 # From how many seconds of events on it is told that sources were held back.
@@ -70,6 +70,8 @@ class Summary:
     # Of the input, those that were passed over: they are not among those that were sent.
     bad: int = 0
     windows: int = 0
+    # How many of these were printed, where windows are printed as they close.
+    printed: int | None = None
     # By query: what of its events is forwarded as it is, where that is so.
     forwarding: dict[str, str] = field(default_factory=dict)
     # The same events and queries with every event forwarded to the root, as executed.
@@ -109,6 +111,8 @@ class Summary:
     # By process: the code it ended with, where that is not 0.
     failed: dict[str, int | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    # What somebody has to know, though everything adds up.
+    warnings: list[str] = field(default_factory=list)
     ok: bool = False
 
     def judge(self) -> None:
@@ -146,21 +150,39 @@ def told(summary: Summary, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True)
     if summary.differing == 0:
         console.print("every window equals the oracle", style=GOOD, soft_wrap=True)
+    for warning in summary.warnings:
+        console.print(Text(f"warning: {warning}"), style=WARNING, soft_wrap=True)
     for problem in summary.problems:
         console.print(Text(problem), style=ALARM, soft_wrap=True)
     if summary.output is not None:
         until = ", of what came out before the run ended" if summary.output_is_partial else ""
+        printed = f"; {_printed(summary)} were printed" if _is_cut(summary) else ""
         console.print(
-            Text(f"results: {summary.output}{until}  (headwater results {summary.output})"), soft_wrap=True
+            Text(f"results: {summary.output}{until}  (headwater results {summary.output}){printed}"),
+            soft_wrap=True,
         )
+    elif _is_cut(summary) and summary.unwritten is None:
+        console.print(Text(f"{_printed(summary)} were printed; --output DIR keeps all"), soft_wrap=True)
     if summary.log is not None:
         console.print(Text(f"logs: {summary.log}"), soft_wrap=True)
 
 
+def _is_cut(summary: Summary) -> bool:
+    return summary.printed is not None and summary.printed < summary.windows
+
+
+def _printed(summary: Summary) -> str:
+    return f"{summary.printed:,} of {summary.windows:,} windows"
+
+
 def _lines(summary: Summary) -> Iterator[str]:
+    # What a figure of 0 would mean, nobody has to know.
+    late = " (older than lateness allows)" if summary.late else ""
+    rejected = " (bad value or time)" if summary.rejected else ""
     yield (
-        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late, "
-        f"{summary.rejected:,} rejected" + (f", {summary.unread:,} not read" if summary.unread else "")
+        f"{summary.sent:,} events sent: {summary.counted:,} counted, {summary.late:,} late{late}, "
+        f"{summary.rejected:,} rejected{rejected}"
+        + (f", {summary.unread:,} not read" if summary.unread else "")
     )
     if summary.bad:
         yield f"{summary.bad:,} bad records of the input passed over"

@@ -11,7 +11,7 @@ from headwater_cli.resultfiles import bounds_of
 from headwater_cli.times import interval
 from headwater_root import resultlines
 
-# What a query that was added while the tree runs calls its key: nobody knows its name here.
+# What a key is called as long as nobody knows its name: that of a query which was added while the tree runs.
 KEY = "key"
 
 
@@ -27,6 +27,13 @@ class WindowLines:
         listed = list(queries)
         counts = (query.id for query in listed if is_count(query.window))
         return cls({query.id: query.key_by for query in listed}, counts)
+
+    def add(self, queries: Iterable[Query]) -> None:
+        """Know further queries; one that is known already stays as it is."""
+        for query in queries:
+            if query.id not in self._keys:
+                self._keys[query.id] = query.key_by
+                self._counts |= {query.id} if is_count(query.window) else set()
 
     def format(self, row: dict[str, Any]) -> str:
         """`trend  machine=boiler  22:13:20.000 to 22:13:30.000 (10 s)  247 events  avg=54.1`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import html
 import io
 import re
@@ -14,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from headwater.topology import topology_of
 from headwater_cli import demo, launch
 from headwater_cli.feeds import PERIOD, Generated, Kept, Repeated
 from headwater_cli.generator import SECOND, Sensor, limited, needed
+from headwater_cli.inputwarnings import input_warnings
 from headwater_cli.latency import Latency
 from headwater_cli.picture import Picture, Row
 from headwater_cli.processes import Process
@@ -139,6 +142,49 @@ def test_what_does_not_add_up_is_said() -> None:
     assert summary.problems == ["10 events were sent, but 7 are counted, late or rejected and 4 not read"]
 
 
+def test_late_and_rejected_events_are_explained() -> None:
+    first = _closing(Summary("plant", 8, sent=80_000, counted=79_802, late=159, rejected=39))[0]
+    assert first == (
+        "80,000 events sent: 79,802 counted, 159 late (older than lateness allows), "
+        "39 rejected (bad value or time)"
+    )
+    assert _closing(Summary("plant", 8, sent=7, counted=7))[0] == (
+        "7 events sent: 7 counted, 0 late, 0 rejected"
+    )
+
+
+def test_an_input_of_which_much_is_in_no_window_is_warned_of() -> None:
+    second, day = 1_000_000, 86_400_000_000
+    assert list(input_warnings(1_000, 10, 10, 59 * second)) == []
+    late, rejected = input_warnings(1_000, 11, 500, 59 * second)
+    assert late == (
+        "11 of 1,000 events are late and in no window, up to 59 s behind an earlier event of their "
+        "source: sort the input by time, or raise lateness"
+    )
+    assert rejected.startswith("500 of 1,000 events are rejected and in no window: ")
+    (both,) = input_warnings(10, 9, 0, 3 * day)
+    assert both.endswith(
+        "up to 3 days behind an earlier event of their source: sort the input by time, or raise lateness; "
+        "see that all times have the same unit"
+    )
+
+
+def test_windows_that_were_not_printed_are_found_elsewhere() -> None:
+    summary = Summary("plant", 8, windows=323, printed=111)
+    assert _closing(summary)[-1] == "111 of 323 windows were printed; --output DIR keeps all"
+    summary.output = "kept"
+    assert _closing(summary)[-1] == "results: kept  (headwater results kept); 111 of 323 windows were printed"
+    for printed in (None, 323):
+        summary.printed = printed
+        assert _closing(summary)[-1] == "results: kept  (headwater results kept)"
+
+
+def _closing(summary: Summary) -> list[str]:
+    console = Console(record=True, width=100, file=io.StringIO())
+    told(summary, console)
+    return console.export_text().splitlines()
+
+
 def test_an_interrupted_run_counts_the_heartbeats_that_were_sent_and_no_others() -> None:
     run = Run(demo.topology(), demo.DOCUMENT, children=1, layers=[], seconds=600)
     done, going = Sensor("done", "", 10, 0, 1), Sensor("going", "", 10, 0, 2)
@@ -213,6 +259,48 @@ def test_the_picture_and_the_closing_lines() -> None:
     assert "71.2 kB" in text
     assert "sources to children  10.0 kB raw\nchildren to root     123 B (1.2% of raw)\n" in text
     assert "every window equals the oracle" in text
+
+
+@pytest.mark.parametrize(
+    "window, says",
+    [
+        ({}, "the input has ended, and all windows are closed"),
+        (
+            {"length": "2d"},
+            "the input has ended, and all windows that end up to 2023-11-14 22:13:20.000 are closed",
+        ),
+    ],
+)
+def test_the_last_picture_has_the_end_in_place_of_a_watermark_beyond_it(
+    window: dict[str, str], says: str
+) -> None:
+    document = copy.deepcopy(demo.DOCUMENT)
+    document["spec"]["queries"][0]["window"] = {"type": "tumbling", "length": "10s"} | window
+    run = Run(topology_of(document), document, children=1, layers=[], seconds=600)
+    root, ended = Process("root", []), run.senders.tally.ended
+    run.local.processes = [root]
+    watermark = 1_700_000_000_000_000
+    try:
+        names = [feed.name for feed in run.senders.feeds]
+        for name in names:
+            run._latency.handed(name, watermark, 0.0)
+        root.last = {"watermark": watermark}
+        ended |= set(names[1:])
+        assert "watermark 2023-11-14 22:13:20.000, 0.0 s behind the sources" in _text(run.picture())
+        ended |= set(names)
+        assert f"{says}\n" in _text(run.picture())
+        assert "watermark" not in _text(run.picture())
+        # The root has not heard all of them yet.
+        root.last = {"watermark": watermark - 1}
+        assert "watermark 2023-11-14 22:13:19.999" in _text(run.picture())
+    finally:
+        run.clean()
+
+
+def _text(picture: Picture) -> str:
+    console = Console(record=True, width=110, file=io.StringIO())
+    console.print(picture)
+    return console.export_text()
 
 
 def test_a_recorded_picture_explains_itself(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.queries import Query
-from headwater.windows import Tumbling
+from headwater.windows import Sliding, Tumbling
 from headwater_cli.latency import Latency
 from headwater_cli.results import LATEST, Results
 from tests.cli.test_first_screen import row
@@ -47,3 +47,33 @@ def test_of_windows_that_come_at_once_some_of_every_query_are_printed(tmp_path: 
     # Windows of looks before were printed then.
     assert [line.split()[0] for line in results.mixed(12, found)].count("load") == 1
     assert results.mixed(12, results.look()) == []
+
+
+def test_empty_windows_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    queries = [
+        Query("pulse", Tumbling("1s"), "count", emit_empty=True),
+        Query("load", Tumbling("1s"), "count"),
+        Query("slow", Sliding("10s", "5s"), "count", emit_empty=True),
+    ]
+    results = Results(tmp_path, queries, Latency(1))
+    starts = {"pulse": [7, 8, 20, 21, 24], "load": [7, 20], "slow": [0, 5, 10]}
+    for position in range(5):
+        found = [
+            row(query=query, key=None, start=times[position] * 1_000_000, end=times[position] * 1_000_000 + 1)
+            for query, times in starts.items()
+            if position < len(times)
+        ]
+        _write(tmp_path, position + 1, *found)
+        results.look()
+    assert results.left_out == {"pulse": 11 + 2}
+
+
+def test_a_query_that_is_added_is_known_from_then_on(tmp_path: Path) -> None:
+    results = Results(tmp_path, [Query("load", Tumbling("1s"), "count")], Latency(1))
+    _write(tmp_path, 1, row(query="peak", key="washer"))
+    results.look()
+    assert results.has_unknown
+    assert "peak  key=washer" in results.mixed()[0]
+    results.add([Query("peak", Tumbling("1s"), "max", key_by="machine")])
+    assert not results.has_unknown
+    assert "peak  machine=washer" in results.mixed()[0]

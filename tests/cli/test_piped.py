@@ -64,7 +64,62 @@ def test_a_file_of_several_sources_is_exact(tmp_path: Path) -> None:
     assert summary["differing"] == 0
     assert summary["sources"] == 3
     assert summary["windows"] > 0
+    assert summary["warnings"] == []
     assert summary["sent"] == 2_000 == summary["counted"] + summary["late"] + summary["rejected"]
+
+
+def manifest(folder: Path, query: str) -> Path:
+    """Of one query without a key, named load."""
+    path = folder / "topology.yaml"
+    path.write_text(
+        "apiVersion: headwater.dev/v1alpha1\nkind: AggregationTopology\nmetadata: {name: plant}\nspec:\n"
+        "  sources: [{class: meter, site: hall, expected: 1, rate: 10, lateness: 2s}]\n"
+        f"  queries: [{{id: load, aggregate: count, {query}}}]\n  root: {{engine: embedded}}\n"
+    )
+    return path
+
+
+def events(times: list[int]) -> str:
+    return "ts,value\n" + "".join(f"{ts},1\n" for ts in times)
+
+
+@pytest.mark.parametrize("case", ["shuffled", "unit"])
+def test_a_run_warns_of_an_input_that_is_not_in_order(tmp_path: Path, case: str) -> None:
+    times = [1_700_000_000_000_000 + n * 500_000 for n in range(6_000)]
+    if case == "shuffled":
+        random.Random(7).shuffle(times)
+    elif case == "unit":
+        times[3_000:3_003] = [ts // 1_000 for ts in times[3_000:3_003]]
+    path = tmp_path / "x.csv"
+    path.write_text(events(times))
+    tree = ("--children", 1, "--layers", "")
+    done = run(
+        manifest(tmp_path, "window: {type: tumbling, length: 60s}"), "--input", path, *tree, "--verify"
+    )
+    summary = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert summary["ok"]
+    (warning,) = summary["warnings"]
+    assert f"warning: {warning}" in done.stderr
+    behind = "behind an earlier event of their source"
+    if case == "shuffled":
+        assert warning.startswith(f"{summary['late']:,} of 6,000 events are late and in no window, up to ")
+        assert warning.endswith(f"{behind}: sort the input by time, or raise lateness")
+    else:
+        lag = f"are late and in no window, up to 19,656 days {behind}"
+        assert warning == f"3 of 6,000 events {lag}: see that all times have the same unit"
+
+
+def test_a_run_warns_of_empty_windows_that_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    begin = 1_700_000_000_000_000
+    path.write_text(events([begin, begin + 150_000 * 10_000]))
+    asked = manifest(tmp_path, "window: {type: tumbling, length: 10ms}, emitEmpty: true")
+    done = run(asked, "--input", path, "--children", 1, "--layers", "")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["warnings"] == [
+        "load has no result for 49,999 more empty windows: of emitEmpty at most 100,000 in a row are reported"
+    ]
 
 
 def test_a_pipe_is_exact() -> None:

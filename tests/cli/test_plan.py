@@ -40,9 +40,23 @@ def test_the_example_of_the_paper_for_people() -> None:
     assert done.exit_code == 0, done.output
     assert "plan: 500 sources send 250 items/s" in done.stdout
     assert "27 nodes in 5 layers: 13 7 4 2 1" in done.stdout
-    assert "with one layer less, 13 7 4 1, 39 items/s would reach the root, which takes 20" in done.stdout
+    assert (
+        "with one layer less (13 7 4 1), the root would get 39 items/s but takes at most 20: " in done.stdout
+    )
+    assert "of the items would have to wait at the sources" in done.stdout
     assert "27 nodes at 12 a month: 324.00 a month" in done.stdout
     assert "● ● ● ● ● ● ● ● ● ● ● ● ●" in done.stdout
+
+
+def test_why_there_is_no_layer_less_is_said_without_two_numbers_in_a_row() -> None:
+    given = ("--sources", 8, "--rate", 1_000)
+    said = say(*given, "--limit", 6_000).stdout
+    assert (
+        "with one child alone, it would get 8,000 items/s but takes at most 6,000: 25% of the items" in said
+    )
+    said = say(*given, "--limit", 8_400, "--margin", 0.1).stdout
+    end = "it would get 8,000 items/s: more than 7,560, its limit of 8,400 less the margin"
+    assert f"with one child alone, {end}" in said
 
 
 def test_a_manifest_and_what_else_is_asked() -> None:

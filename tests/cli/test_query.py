@@ -154,6 +154,33 @@ def test_a_file_that_holds_no_query_is_told(machine: Machine, content: str | Non
     assert words in done.output
 
 
+def test_the_key_of_a_query_that_was_added_has_its_name(machine: Machine) -> None:
+    output = machine.directory / "kept"
+    tree = ("--engine", "embedded", "--children", 1, "--layers", "")
+    plant = EXAMPLE.with_name("plant.yaml")
+    running = machine.start("run", plant, *tree, "--seconds", 10, "--output", output)
+    try:
+        machine.until_watermark()
+        window = "window: {type: tumbling, length: 1s}"
+        machine.said("query", "add", "-", given=f"{{id: peak, aggregate: max, {window}, keyBy: machine}}")
+        machine.said(
+            "query", "add", "-", given="{id: ranks, aggregate: max, window: {type: tumbling, count: 9}}"
+        )
+        shown, errors = running.communicate(timeout=120)
+    finally:
+        running.kill()
+        running.communicate()
+    assert running.returncode == 0, errors
+    assert "peak  machine=" in shown
+    assert "peak  key=" not in shown
+    known = json.loads((output / "queries.json").read_text())
+    assert (known["peak"], known["ranks"]) == (
+        {"keyBy": "machine", "counts": False},
+        {"keyBy": None, "counts": True},
+    )
+    assert "machine" in machine.say("results", output, "--query", "peak").stdout.splitlines()[2]
+
+
 def test_so_many_events_and_no_more_are_sent(machine: Machine) -> None:
     picture = machine.directory / "run.svg"
     running = machine.start("run", EXAMPLE, "--events", 3_001, "--verify", "--json", "--svg", picture)
