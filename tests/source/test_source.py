@@ -222,6 +222,12 @@ def test_what_is_no_event_is_told(
         accepted(tmp_path, (arguments, named))
 
 
+def test_a_value_that_is_none_is_no_missing_row(tmp_path: Path) -> None:
+    with pytest.raises(InvalidEvents) as refused:
+        accepted(tmp_path, (([1, 2], ["x", 2.0]), {}))
+    assert [problem.field for problem in refused.value.problems] == ["values[0]"]
+
+
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x7f", "x" * 254])
 def test_names_that_do_not_print_are_refused(name: str) -> None:
     with pytest.raises(InvalidSource, match="name:"):
