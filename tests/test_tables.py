@@ -84,6 +84,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "dicts": lambda: rows(PLAIN),
     "generator": lambda: (row for row in rows(PLAIN)),
     "dicts with dates": lambda: rows(PLAIN | {"ts": dates(None)}),
+    "dicts with text without zone": lambda: rows(PLAIN | {"ts": [each.isoformat() for each in dates(None)]}),
     "dicts with dates and zone": lambda: rows(PLAIN | {"ts": dates(UTC)}),
     "named tuples": lambda: [Reading(**row) for row in rows(PLAIN)],
     "data classes": lambda: [DataReading(**row) for row in rows(PLAIN)],

@@ -14,7 +14,7 @@ from typing import Any
 from headwater.durations import SECOND
 from headwater.errors import Invalid, Problem
 from headwater.rows import TS_MIN
-from headwater.timeunits import TimeUnit
+from headwater.timeunits import WORDS, TimeUnit, from_microseconds, other_unit
 from headwater.topology import SourceClass, Topology
 from headwater_cli.feeds import Kept
 from headwater_cli.heartbeats import AFTER, closing_span
@@ -23,6 +23,7 @@ from headwater_cli.times import moment
 from headwater_node.configuration import FUTURE
 from headwater_source.columns import Events
 from headwater_source.readers import BadRecord, Reader, columns_of, format_of, open_input
+from headwater_source.readers.times import TIME_UNIT_OPTION
 
 # Whose records are that name no source.
 UNNAMED = "input"
@@ -53,6 +54,7 @@ class Piped:
         names: set[str] = set()
         called = columns_of(columns)
         self._topology, self._format = topology, format_of(path, format)
+        self._unit = time_unit
         # Whether it is known that the input has keys, or needs none.
         self._keys_judged = False
         self._open = partial(
@@ -66,7 +68,7 @@ class Piped:
             # Read once to see who is in it: the root waits for all of them before it decides anything.
             for part in self._reader:
                 names.update(name for name, _ in part.by_source(UNNAMED))
-                _require_not_ahead(self._reader.name, part)
+                _require_not_ahead(self._reader.name, part, self._unit)
                 has_keys = has_keys or _has_key(part)
             if names and not has_keys:
                 _require_no_keys(self._reader, topology)
@@ -77,7 +79,7 @@ class Piped:
             first = list(islice(parts, 1))
             names.update(name for part in first for name, _ in part.by_source(UNNAMED))
             for part in first:
-                _require_not_ahead(self._reader.name, part)
+                _require_not_ahead(self._reader.name, part, self._unit)
                 self._judge_keys(part)
             self._parts = chain(first, parts)
         if not names:
@@ -91,7 +93,7 @@ class Piped:
             self._reader = self._open()
         for part in self._reader if self._parts is None else self._parts:
             # Of a pipe only the first part was judged before the run began.
-            _require_not_ahead(self._reader.name, part)
+            _require_not_ahead(self._reader.name, part, self._unit)
             self._judge_keys(part)
             yield part
 
@@ -155,13 +157,16 @@ def _has_event(part: Events) -> bool:
     return not part.bare.all() or part.mark is not None
 
 
-def _require_not_ahead(name: str, part: Events) -> None:
+def _require_not_ahead(name: str, part: Events, unit: TimeUnit | None) -> None:
     """Refuse events that no child reads by now, or whose closing heartbeat none does: the run would wait."""
     latest = int(part.ts.max(initial=TS_MIN))
     now = time_ns() // 1_000
     if latest > now + FUTURE - AFTER:
         message = f"an event is of {moment(latest)}, which is {_span(latest - now)} ahead of the clock"
         remedy = f"correct its time or take it out: a run takes events at most {_span(FUTURE - AFTER)} ahead"
+        other = None if unit is None else other_unit(from_microseconds(latest, unit), unit)
+        if other is not None:
+            remedy += f"; if its numbers are {WORDS[other]}: {TIME_UNIT_OPTION.format(unit=other)}"
         raise Invalid(f"{name} cannot be run", [Problem("ts", message, remedy)])
 
 

@@ -16,16 +16,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from headwater.queries import Query
 from headwater.windows import is_count
+from headwater_cli.rootsinks import find_sinks
 from headwater_root import resultlines
-from headwater_root.resultlines import Bounds
+from headwater_root.resultlines import Bounds, NoResults
 
 LINES, TABLE, COLUMNS, QUERIES = "results.jsonl", "results.csv", "results.parquet", "queries.json"
 LOG = "log.jsonl"
+# In an outbox: up to where results were dropped, since all sinks have them.
+TRIMMED = "trimmed"
 _RESULTS = (LINES, TABLE, COLUMNS, QUERIES)
 # Behind the name of a file that is being written.
 _UNFINISHED = ".new"
@@ -33,6 +37,12 @@ _UNFINISHED = ".new"
 _OF_OUTBOX = re.compile(r"\d+-\d+")
 # What tells a file from another one of the same name: device and inode.
 _FileId: TypeAlias = tuple[int, int]
+# What every result has, by type, and what it has that may be null.
+_REQUIRED = {"id": str, "query": str, "incarnation": int, "site": str, "start": int, "end": int, "count": int}
+_NULLABLE = {"key", "ordinal"}
+# What is to be named, and what brings the first results of a root.
+_WHERE = "name the directory of headwater run --output, of a root, or of a jsonLines sink"
+_CLOSED = "they come when a window closes"
 _FIXED = (
     "query",
     "incarnation",
@@ -54,7 +64,12 @@ class NoResultFiles(Exception):
 
 
 class NoResultsYet(NoResultFiles):
-    """A directory of `run --output` that has no results before the run ends."""
+    """A directory of `run --output` that has no results before the run ends, or of a root of which no window
+    has closed; `event` is what brings them."""
+
+    def __init__(self, message: str, event: str) -> None:
+        super().__init__(message)
+        self.event = event
 
 
 def prepare(directory: Path) -> None:
@@ -177,23 +192,68 @@ class ResultFiles:
 
     def __init__(self, directory: Path) -> None:
         """Raises `NoResultFiles` where none are."""
-        self._at = _found(directory)
+        self._at, self._root = _found(directory)
         self._queries = directory / QUERIES
-        # By file that grows, which file it was and how far it was read; of an outbox, the positions that
-        # were read.
-        self._read: dict[str, tuple[_FileId, int]] = {}
+        # By file that grows: which one it was, and how many bytes and lines of it were read; of an outbox,
+        # the positions that were read.
+        self._read: dict[Path, tuple[_FileId, int, int]] = {}
         self._positions: set[str] = set()
+        # Of a root, the results that were given: they stand in its outbox and in sinks.
+        self._ids: set[str] = set()
         # How queries call their key, and which of them have count windows.
         self.keys: dict[str, str | None] = {}
         self.counts: set[str] = set()
+        # That results of a root are missing here, and where they are.
+        self.missing: str | None = None
         self._read_queries()
+        if self._root is not None:
+            self._look_for_results(self._root)
 
     def fresh(self) -> Iterator[dict[str, Any]]:
         """The results that were not read yet, in the order in which they came."""
-        for path in self._growing():
+        if self._root is None:
+            yield from self._fresh_lines(self._growing())
+            yield from self._fresh_of_outbox()
+            return
+        # The outbox first: what is trimmed of it meanwhile stands in the sinks by then.
+        undelivered = list(self._fresh_of_outbox())
+        delivered = self._fresh_lines(path for sink in find_sinks(self._root) if (path := sink.lines))
+        for row in chain(delivered, undelivered):
+            if row["id"] not in self._ids:
+                self._ids.add(row["id"])
+                yield row
+
+    def _look_for_results(self, root: Path) -> None:
+        """Raise where a root has no results, with where they go; note where it has some of them alone."""
+        sinks = find_sinks(root)
+        named = ", ".join(map(str, sinks))
+        lines = [path for sink in sinks if (path := sink.lines)]
+        was_trimmed = (self._at / TRIMMED).exists()
+        is_empty = not any(_OF_OUTBOX.fullmatch(path.name) for path in self._at.iterdir())
+        if lines:
+            if is_empty and not any(path.stat().st_size for path in lines):
+                where = ", ".join(map(str, lines))
+                raise NoResultsYet(f"{root} holds no results yet: they come in {where}", _CLOSED)
+            return
+        remedy = "read them there, or give the root a sink of type jsonlines as well: it keeps what follows"
+        where = f"its sinks are {named}" if sinks else "its sinks keep nothing here"
+        if is_empty and was_trimmed:
+            raise NoResultFiles(
+                f"{root} holds no results: a root drops what all of its sinks have taken; {where}; {remedy}"
+            )
+        if is_empty:
+            told = f"; they go to its sinks, which are {named}" if sinks else ""
+            raise NoResultsYet(f"{root} holds no results yet{told}", _CLOSED)
+        if was_trimmed and sinks:
+            others = f"the others went to {named}: {remedy}"
+            self.missing = f"{root} holds only results that a sink has not taken yet; {others}"
+
+    def _fresh_lines(self, paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
+        """What was added to files of JSON lines."""
+        for path in paths:
             try:
                 with path.open("rb") as file:
-                    begin = self._offset_in(path.name, file)
+                    begin, lines = self._place_in(path, file)
                     file.seek(begin)
                     data = file.read()
                     id = _file_id(file)
@@ -205,9 +265,8 @@ class ResultFiles:
                 self._read_queries()
             # The last line may still be written.
             whole = data[: data.rfind(b"\n") + 1]
-            self._read[path.name] = id, begin + len(whole)
-            yield from resultlines.decode(whole)
-        yield from self._fresh_of_outbox()
+            self._read[path] = id, begin + len(whole), lines + whole.count(b"\n")
+            yield from _decode(path, whole, lines)
 
     def _read_queries(self) -> None:
         """Read what `run --output` has written; a root has another file of this name in its directory."""
@@ -219,11 +278,12 @@ class ResultFiles:
             return
         self.keys, self.counts = keys, counts
 
-    def _offset_in(self, name: str, file: BinaryIO) -> int:
-        """How far a file was read; 0 where another file has taken its name, or it was cut."""
-        id, offset = self._read.get(name, (None, 0))
+    def _place_in(self, path: Path, file: BinaryIO) -> tuple[int, int]:
+        """How many bytes and lines of a file were read; none where another file has taken its name, or it was
+        cut."""
+        id, offset, lines = self._read.get(path, (None, 0, 0))
         is_same = id == _file_id(file) and os.fstat(file.fileno()).st_size >= offset
-        return offset if is_same else 0
+        return (offset, lines) if is_same else (0, 0)
 
     def _growing(self) -> list[Path]:
         """Files of JSON lines."""
@@ -248,7 +308,34 @@ class ResultFiles:
                 # A live root has trimmed it since it was listed: all its sinks have these results.
                 continue
             self._positions.add(position)
-            yield from resultlines.decode(data)
+            yield from _decode(path, data)
+
+
+def _decode(path: Path, data: bytes, lines: int = 0) -> Iterator[dict[str, Any]]:
+    """The results in whole lines of a file, `lines` of which were read before; raises `NoResultFiles`."""
+    given = data.split(b"\n")
+    for number, line in enumerate(given, lines + 1):
+        row = _decode_line(line) if line else None
+        if row is not None:
+            yield row
+        elif line and lines == 0 and not any(map(_decode_line, given)):
+            raise NoResultFiles(f"{path} holds no results of Headwater: line {number} is none; {_WHERE}")
+        elif line:
+            raise NoResultFiles(
+                f"{path}: line {number} is no result: the file was damaged since it was written; restore the "
+                "directory from a copy, whole"
+            )
+
+
+def _decode_line(line: bytes) -> dict[str, Any] | None:
+    """The result in a line; None if it holds none."""
+    try:
+        row = next(resultlines.decode(line), None)
+    except NoResults:
+        return None
+    if row is None or any(type(row.get(name)) is not kind for name, kind in _REQUIRED.items()):
+        return None
+    return row if row.keys() >= _NULLABLE else None
 
 
 def _file_id(file: BinaryIO) -> _FileId:
@@ -256,20 +343,19 @@ def _file_id(file: BinaryIO) -> _FileId:
     return status.st_dev, status.st_ino
 
 
-def _found(directory: Path) -> Path:
-    if directory.is_file():
-        return directory
-    for path in (directory / LINES, directory / "root" / "outbox", directory / "outbox"):
-        if path.exists():
-            return path
+def _found(directory: Path) -> tuple[Path, Path | None]:
+    """Where the results are, and the directory of the root if they are one's."""
+    if directory.is_file() or (directory / LINES).exists():
+        return (directory if directory.is_file() else directory / LINES), None
+    for root in (directory / "root", directory):
+        if (root / "outbox").is_dir():
+            return root / "outbox", root
     if [path.name for path in directory.glob("*.jsonl")] == [LOG]:
         raise NoResultsYet(
             f"{directory} holds no results yet: headwater run writes them when it ends, and --follow waits "
-            "for them; a run that failed before its first window writes none"
+            "for them; a run that failed before its first window writes none",
+            "the run writes them when it ends",
         )
     if any(directory.glob("*.jsonl")) or any(directory.glob("[0-9]*-[0-9]*")):
-        return directory
-    raise NoResultFiles(
-        f"{directory} holds no results; name the directory of headwater run --output, of a root, "
-        "or of a jsonLines sink"
-    )
+        return directory, None
+    raise NoResultFiles(f"{directory} holds no results; {_WHERE}")

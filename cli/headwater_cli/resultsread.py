@@ -13,7 +13,6 @@ from headwater_cli import times
 from headwater_cli.resultfiles import NoResultFiles, NoResultsYet, ResultFiles, bounds_of
 from headwater_cli.resulttables import FORMATS, ResultTable
 from headwater_cli.windowlines import WindowLines
-from headwater_root.resultlines import NoResults
 
 # How often is looked for further results, in seconds.
 LOOK = 0.5
@@ -58,6 +57,8 @@ def results(
         raise click.UsageError("--follow writes lines; give --format table or json")
     try:
         files = _wait_for_files(directory) if follow else ResultFiles(directory)
+        if files.missing is not None:
+            click.echo(files.missing, err=True)
         wanted = _Wanted(queries, keys, since, files)
         rows = wanted.of(files.fresh())
         _refuse_unknown(queries, [*files.keys, *wanted.seen] if files.keys else [])
@@ -75,7 +76,7 @@ def results(
     except BrokenPipeError:
         # Whoever read it has seen enough.
         raise
-    except (NoResultFiles, NoResults, OSError) as error:
+    except (NoResultFiles, OSError) as error:
         raise click.ClickException(str(error)) from None
     if not rows and format == "table":
         click.echo(f"no result of {directory} matches", err=True)
@@ -122,11 +123,9 @@ def _wait_for_files(directory: Path) -> ResultFiles:
     while True:
         try:
             return ResultFiles(directory)
-        except NoResultsYet:
+        except NoResultsYet as error:
             if not is_waiting:
-                click.echo(
-                    f"waiting for the results in {directory}: the run writes them when it ends", err=True
-                )
+                click.echo(f"waiting for the results in {directory}: {error.event}", err=True)
             is_waiting = True
             sleep(LOOK)
 

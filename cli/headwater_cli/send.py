@@ -28,6 +28,8 @@ from headwater_source.readers.records import Wrong, moment
 from headwater_wire.credentials import Credentials
 
 NOT_COUNTED = 3
+# How many sources one command resumes that is shown: shells take no command of any length.
+RESUMED = 1_000
 
 
 def _duration(context: click.Context, parameter: click.Parameter, given: str | None) -> int | None:
@@ -62,7 +64,12 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 @click.option(
     "--to", metavar="HOST:PORT", required=True, callback=addresses.taken, help="A child of the tree."
 )
-@click.option("--name", help="The source; with a column `source` that of records without one.")
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="The source; with a column `source` that of records without one. Again for more of --resume.",
+)
 @click.option("--site", help="Where the source is, for windows per site.")
 @click.option("--lateness", callback=_duration, help="How much out of order events may be, such as 2s.")
 @click.option("--format", type=click.Choice(FORMATS), help="Otherwise the suffix says it.")
@@ -78,7 +85,7 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 )
 @click.option("--end", is_flag=True, help="Nothing follows: let all windows close, by a heartbeat 1 h ahead.")
 @click.option("--heartbeat-at", metavar="TIME", help="The same with a time of your own.")
-@click.option("--resume", is_flag=True, help="Send what is left in the spool, and read nothing.")
+@click.option("--resume", is_flag=True, help="Send what the spools of --name have left, and read nothing.")
 @click.option("--again", is_flag=True, help="Send a file once more that was accepted before.")
 @click.option("--generator", is_flag=True, help="Generated events instead of a file, --rate a second.")
 @click.option(
@@ -104,7 +111,7 @@ def generated(name: str, rate: float, seconds: int) -> Iterator[Events]:
 def send(
     file: str | None,
     to: str,
-    name: str | None,
+    names: tuple[str, ...],
     site: str | None,
     lateness: int | None,
     format: str | None,
@@ -141,6 +148,9 @@ def send(
     Ends with 0 if everything was read and settled, 1 at a bad record or another error, 3 after --timeout,
     130 after Ctrl-C and 143 after SIGTERM; what is left in the spool is sent the next time.
     """
+    if len(names) > 1 and not resume:
+        raise click.UsageError("give --name once; several sources are for --resume, or a column `source`")
+    name = names[0] if names else None
     given = sum((file is not None, resume, generator))
     if given > 1 or (given == 0 and name is None):
         raise click.UsageError("give one of FILE, --generator and --resume")
@@ -154,6 +164,7 @@ def send(
     options = Options(
         to,
         name=name,
+        others=names[1:],
         site=site,
         lateness=lateness,
         spool=spool,
@@ -244,12 +255,11 @@ def _nothing(name: str, *, end: bool) -> str:
 
 
 def _left(options: Options, count: int, names: list[str]) -> str:
-    told = (
-        f"{count:,} records in the spool are not known to be settled; `{resuming(options, names[0])}` sends "
-    )
-    if len(names) == 1:
-        return told + "them"
-    return told + f"those of {names[0]}; do the same for the other {len(names) - 1:,} sources"
+    told = f"{count:,} records in the spool are not known to be settled; "
+    commands = [
+        f"`{resuming(options, names[first : first + RESUMED])}`" for first in range(0, len(names), RESUMED)
+    ]
+    return told + " and ".join(commands) + (" sends them" if len(commands) == 1 else " send them")
 
 
 def _told(summary: Summary, to: str) -> str:

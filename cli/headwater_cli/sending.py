@@ -15,6 +15,7 @@ from time import monotonic, time_ns
 import numpy as np
 
 from headwater.errors import InvalidSource, Problem
+from headwater.events import NO_MARK
 from headwater_cli import handshakes
 from headwater_cli.ahead import Ahead
 from headwater_cli.feeds import beat
@@ -24,7 +25,7 @@ from headwater_source.keys import MissingKeys, has_key
 from headwater_source.origin import directory_name, spools
 from headwater_source.readers import BadRecord, Reader
 from headwater_source.readers.records import RecordReader
-from headwater_source.source import SPOOL_BYTES, Source
+from headwater_source.source import ROWS, SPOOL_BYTES, Source
 from headwater_source.spool import Spool
 from headwater_wire.credentials import FIELDS, Credentials
 
@@ -43,11 +44,12 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to send; times in microseconds. `file` is an input that can be read again; `resume` sends what a
-    spool has left, and makes none."""
+    """How to send; times in microseconds. `file` is an input that can be read again; `resume` sends what the
+    spools of `name` and of `others` have left, and makes none."""
 
     to: str
     name: str | None = None
+    others: tuple[str, ...] = ()
     site: str | None = None
     lateness: int | None = None
     spool: Path | None = None
@@ -67,8 +69,9 @@ class Options:
 
 @dataclass(slots=True)
 class Summary:
-    """What came of it. `sent` and `counted` are of what was accepted now; `left` is everything that is in
-    the spools and not known to be counted. Counted is here what the root has settled for good, be it in
+    """What came of it. `sent` and `counted` are of what was accepted now, and of what was `resumed`: what
+    the spools that are resumed held at the beginning, not known to be counted. `left` is everything that is
+    in the spools and not known to be counted. Counted is here what the root has settled for good, be it in
     windows, late or rejected: a source hears no more. Unless all sources that have something left are
     `connected`, the root has not told yet how much it settled long ago. `fenced` says by name why the root
     takes nothing of a source, `waits` what a source waits for that has made no progress for some seconds,
@@ -77,6 +80,7 @@ class Summary:
     sources: int = 0
     read: int = 0
     before: int = 0
+    resumed: int | None = None
     accepted: int = 0
     heartbeats: int = 0
     sent: int = 0
@@ -95,11 +99,13 @@ class Summary:
 
 @dataclass(slots=True)
 class _Open:
-    """A source, how many records of the input it has already, and its head when it was opened."""
+    """A source, how many records of the input it has already, its head when it was opened, and behind which
+    record stands what it is to send now."""
 
     source: Source
     before: int
     head: int
+    begin: int
     # When it was opened, or last seen to be taken in by the root.
     connected_at: float = field(default_factory=monotonic)
 
@@ -177,13 +183,14 @@ class Sending:
                 raise InvalidSource(f"nothing of {name!r} can be resumed", [problem])
             source.open()
             head = source.accepted
+            begin = source.counted_before if options.resume else head
             before = 0 if options.file is None else source.begin(options.file, again=options.again)
             if before:
                 self._tell(
                     f"{name}: {before:,} records of {options.file} were accepted before, none is sent twice"
                 )
             source.start()
-            found = self._open[name] = _Open(source, before, head)
+            found = self._open[name] = _Open(source, before, head, begin)
         elif site and site != found.source.site:
             problem = Problem("site", f"is {site!r}, and was {found.source.site!r}", "give a source one site")
             raise InvalidSource(f"the source {name!r} cannot go on", [problem])
@@ -193,7 +200,10 @@ class Sending:
 
     async def _read(self, reader: Reader | Iterable[Events] | None) -> BadRecord | None:
         if reader is None:
-            self._opened(self.options.name or "")
+            for name in (self.options.name or "", *self.options.others):
+                self._opened(name)
+            if self.options.end:
+                await self._find_latest()
             return None
         ahead = Ahead(reader)
         try:
@@ -207,6 +217,27 @@ class Sending:
             # Nothing was read; what the spool has left is sent, and a last heartbeat has somebody to say it.
             self._opened(self.options.name)
         return None
+
+    async def _find_latest(self) -> None:
+        """Find the latest event that the spools still have: an earlier process has read the input."""
+        for each in self._open.values():
+            spool = each.source.spool
+            number = spool.base
+            # What is settled meanwhile is trimmed.
+            while (found := spool.read(max(number, spool.base), ROWS)) is not None:
+                number = found.first + len(found) - 1
+                is_event = np.ones(len(found), np.bool_) if found.bare is None else ~found.bare
+                if found.mark is not None:
+                    is_event |= found.mark != NO_MARK
+                if is_event.any():
+                    latest = int(found.ts[is_event].max())
+                    self._latest = latest if self._latest is None else max(self._latest, latest)
+                await asyncio.sleep(0)
+        if self._latest is None:
+            self._tell(
+                "the spool holds no event any more that --end could go by, so no heartbeat is sent; give its "
+                "time with --heartbeat-at"
+            )
 
     async def _next(self, ahead: Ahead) -> Events | None:
         """The next part; while nothing comes, heartbeats of the clock on the wall."""
@@ -413,12 +444,15 @@ class Sending:
         # By the spools: whoever is interrupted may have accepted records that nobody has counted here yet.
         accepted = sum(each.source.accepted - each.head for each in opened)
         summary.accepted = max(accepted - summary.heartbeats, 0)
-        summary.sent = sum(max(each.source.sent - each.head, 0) for each in opened)
-        summary.counted = sum(max(each.source.counted - each.head, 0) for each in opened)
+        if self.options.resume:
+            summary.resumed = sum(each.head - each.begin for each in opened)
+        summary.sent = sum(max(each.source.sent - each.begin, 0) for each in opened)
+        summary.counted = sum(max(each.source.counted - each.begin, 0) for each in opened)
         left = {name: each.source.accepted - each.source.counted for name, each in self._open.items()}
         summary.left, self.waiting = sum(left.values()), [name for name, count in left.items() if count]
         summary.seconds = round(monotonic() - self._begin, 2)
-        summary.events_per_second = round(summary.accepted / max(summary.seconds, 0.001), 1)
+        given = summary.accepted if summary.resumed is None else summary.sent
+        summary.events_per_second = round(given / max(summary.seconds, 0.001), 1)
 
 
 async def _wait_at_most(work: asyncio.Future[list[None]], seconds: float) -> None:
@@ -441,9 +475,11 @@ def _sites(events: Events) -> list[str | None]:
     return [events.site.names[code] for code in codes if code >= 0] or [None]
 
 
-def resuming(options: Options, name: str) -> str:
-    """The command that sends what the spool of a source has left, as a shell takes it."""
-    words = ["headwater", "send", "--resume", "--to", options.to, "--name", name]
+def resuming(options: Options, names: Sequence[str]) -> str:
+    """The command that sends what the spools of sources have left, as a shell takes it."""
+    words = ["headwater", "send", "--resume", "--to", options.to]
+    for name in names:
+        words += ["--name", name]
     if options.spool is not None:
         words += ["--spool", str(options.spool)]
     if options.spool_bytes != SPOOL_BYTES:
@@ -466,6 +502,8 @@ def progress(summary: Summary, to: str) -> str:
             f"{summary.sent:,} sent, {summary.counted:,} settled by the root, {summary.left:,} waiting, "
             f"{summary.events_per_second:,.0f} events/s"
         )
+    if summary.resumed is not None:
+        return f"{summary.resumed:,} resumed from the spool, {sent}"
     return f"{summary.read:,} read, {summary.accepted:,} accepted, {sent}"
 
 

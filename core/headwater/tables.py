@@ -63,7 +63,8 @@ def aggregate(
     `events` is a dict of columns, a data frame, an Arrow table, or an iterable of rows (mappings, named
     tuples, data classes). The names say which columns hold what; source, mark and site may be missing.
     The key column is `key`, or what the queries name with `key_by`. Times are numbers, or dates or
-    ISO 8601 text (without a zone: UTC). Numbers are of `unit` (s, ms, us, ns); without one they are whole
+    ISO 8601 text. Without a zone these are in UTC, which `Source.send` refuses: if a recording has local
+    times, give them their zone first. Numbers are of `unit` (s, ms, us, ns); without one they are whole
     microseconds, and refused if the first ones look like another unit. A missing value (None, null, NA)
     is no value, and beside a mark NaN is none either; any other NaN is rejected. Rows of a source count
     in the order in which they stand.

@@ -43,6 +43,11 @@ def to_microseconds(number: int, unit: TimeUnit) -> int:
     return number // 1_000 if unit == "ns" else number * _SCALES[unit]
 
 
+def from_microseconds(microseconds: int, unit: TimeUnit) -> int:
+    """The number of a unit that a time is."""
+    return microseconds * 1_000 if unit == "ns" else microseconds // _SCALES[unit]
+
+
 def decimal_to_microseconds(number: Decimal, unit: TimeUnit) -> int:
     """One time with a fraction as microseconds; what is finer is cut off."""
     if number and number.adjusted() < _FINEST:
@@ -121,6 +126,31 @@ def likely_unit(numbers: Ints) -> TimeUnit | None:
 def is_outside(numbers: Ints) -> bool:
     """Whether all of these microseconds lie before 1990 or after 2100."""
     return bool(len(numbers)) and not bool(((numbers >= _EARLIEST) & (numbers < _LATEST)).any())
+
+
+def other_unit(number: int, unit: TimeUnit) -> TimeUnit | None:
+    """The unit that a number of `unit` looks like instead; None unless it lies after 2100 in its own, and
+    from 1990 to 2100 in another one."""
+    if to_microseconds(number, unit) < _LATEST or not TS_MIN <= number <= TS_MAX:
+        return None
+    return likely_unit(np.array([number], np.int64))
+
+
+def given_unit_problem(field: str, numbers: Ints, unit: TimeUnit, option: str) -> Problem | None:
+    """Refuse the first times of an input whose unit was given, if they all lie after 2100 in it, and from
+    1990 to 2100 in another one.
+
+    Microseconds are what they are said to be: that is how to insist on them. So are small numbers of any
+    unit: programs may count from any zero.
+    """
+    others = {other_unit(number, unit) for number in numbers[:FIRST].tolist()}
+    other = others.pop() if len(others) == 1 and unit != "us" else None
+    if other is None:
+        return None
+    first = int(numbers[0])
+    shown = _shown(to_microseconds(first, unit))
+    message = f"begins with {first}, which is {shown} in {WORDS[unit]}"
+    return Problem(field, message, f"these look like {WORDS[other]}: {option.format(unit=other)}")
 
 
 def unit_problem(field: str, numbers: Ints, option: str, *, strict: bool) -> Problem | None:

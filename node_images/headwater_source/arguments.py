@@ -97,6 +97,8 @@ def _numbers(given: Any, rows: int, problems: list[Problem]) -> tuple[Any, Any]:
             found.append(records.number(plain))
         except records.Wrong as wrong:
             problems.append(Problem(f"values[{place}]", wrong.problem.message, wrong.problem.remedy))
+            # It has its place: the others are not one too few.
+            found.append(None)
     _as_long("values", found, rows, problems)
     bare = np.array([each is None for each in found], np.bool_)
     numbers = np.array([np.nan if each is None else each for each in found], np.float64)

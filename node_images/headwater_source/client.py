@@ -185,7 +185,11 @@ class SourceClient:
         quiet = now() - self._progress_at
         if quiet < WAIT_SHOWN:
             return None
-        tried = "; ".join(f"{_named(place)}: {answer}" for place, answer in reversed(self._answers.items()))
+        # An address is tried as itself and as that of a child: only its latest answer says how it is now.
+        latest: dict[str, str] = {}
+        for place, answer in reversed(self._answers.items()):
+            latest.setdefault(place.address, f"{_named(place)}: {answer}")
+        tried = "; ".join(latest.values())
         return f"no progress for {quiet // SECOND} s (tried {tried or 'nobody yet'}): {self._obstacle}"
 
     def _note_progress(self) -> None:

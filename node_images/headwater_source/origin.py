@@ -75,6 +75,8 @@ class Origin:
     keys: Keys = "none"
     # Whether values without a key were accepted before the root had said whether queries compute by one.
     unanswered: bool = False
+    # Up to which number the root had settled the records of the spool when it was last closed.
+    counted: int = 0
 
     def settled(self, head: int) -> Origin:
         """No input is being read any more; those of which nothing was accepted are forgotten."""
@@ -112,7 +114,10 @@ def read(directory: Path, name: str) -> Origin | None:
         # A release that did not look at keys has accepted what came.
         keys = given.get("keys", "optional")
         unanswered = bool(given.get("unanswered", False))
-        found = Origin(given["name"], given["site"], given["lateness"], tuple(inputs), keys, unanswered)
+        counted = int(given.get("counted", 0))
+        found = Origin(
+            given["name"], given["site"], given["lateness"], tuple(inputs), keys, unanswered, counted
+        )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

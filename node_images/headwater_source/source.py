@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -138,6 +139,10 @@ class Source:
             if self._client is not None:
                 await self._client.stop()
                 self._note_keys()
+                if self.counted != self._origin.counted and self.connected:
+                    # Without it more is said to wait than does, and nothing else.
+                    with suppress(OSError):
+                        self._keep(replace(self._origin, counted=self.counted))
         finally:
             if self._spool is not None:
                 self._spool.close()
@@ -176,6 +181,11 @@ class Source:
     def counted(self) -> int:
         """Of these, how many the root has counted for good."""
         return self.spool.head if self.done else self.spool.counted
+
+    @property
+    def counted_before(self) -> int:
+        """Up to which number the root is known to have counted them before the source was opened."""
+        return min(max(self._origin.counted, self.spool.base), self.spool.head)
 
     @property
     def done(self) -> bool:

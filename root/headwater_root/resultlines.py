@@ -52,10 +52,8 @@ class Bounds:
 class NoResults(PermanentError):
     """Bytes that hold no results: the file was damaged since it was written."""
 
-    def __init__(self, line: int, error: Exception) -> None:
-        super().__init__(
-            f"line {line} is no result ({error!r:.200}); restore the directory from a copy, whole"
-        )
+    def __init__(self, line: int) -> None:
+        super().__init__(f"line {line} is no result; restore the directory from a copy, whole")
 
 
 def encode(results: Iterable[Result]) -> bytes:
@@ -74,7 +72,7 @@ def decode(rows: bytes) -> Iterator[dict[str, Any]]:
                 row["values"] = {name: _number(value) for name, value in row["values"].items()}
             # Whatever stands there instead.
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-                raise NoResults(number, error) from error
+                raise NoResults(number) from error
             yield row
 
 

@@ -347,6 +347,16 @@ def test_milliseconds_are_refused_with_the_option_that_reads_them(tmp_path: Path
     assert "Traceback" not in done.output
 
 
+def test_events_far_ahead_are_refused_with_the_unit_that_they_look_like(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    for unit, number, meant in (("ms", 1_767_225_659_990_297, "us"), ("us", 1_767_225_659_990_297_123, "ns")):
+        path.write_text(f"ts,value\n{number},1\n")
+        done = CliRunner().invoke(main, ["run", "--input", str(path), "--time-unit", unit, "--json"])
+        assert done.exit_code == 1
+        (problem,) = json.loads(done.stdout)["problems"]
+        assert f"seconds: --time-unit {meant}" in problem
+
+
 @pytest.mark.parametrize("pipe", [False, True])
 def test_an_event_years_ahead_is_refused_before_anything_is_started(tmp_path: Path, pipe: bool) -> None:
     ahead = (time.time_ns() // 1_000) + 3_652 * 86_400 * 1_000_000

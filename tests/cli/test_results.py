@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from threading import Timer
@@ -19,11 +20,17 @@ from click.testing import CliRunner, Result
 
 from headwater import Query, Tumbling
 from headwater import aggregate as aggregate_table
-from headwater_cli import logfiles, resultfiles, resultsread
+from headwater_cli import logfiles, resultfiles, resultsread, rootsinks
 from headwater_cli.aggregate import parse_window
 from headwater_cli.app import main
 from headwater_root import asked
+from headwater_root.delivery import catch_up
+from headwater_root.outbox import Outbox
 from headwater_root.resultlines import encode
+from headwater_root.sinks import Sink
+from headwater_root.sinks.console import Console
+from headwater_root.sinks.jsonlines import JsonLines
+from headwater_root.sinks.parquet import Parquet
 from tests.patience import PATIENCE
 from tests.root.earlier import earlier
 
@@ -183,6 +190,140 @@ def test_the_directory_of_a_root_is_read(tmp_path: Path, of_the_root: Any) -> No
     done = say("results", tmp_path, "--query", "trend", "--format", "json")
     assert done.exit_code == 0, done.output
     assert len(done.output.splitlines()) == 4
+
+
+def _deliver(outbox: Outbox, root: Path, sinks: Sequence[Sink]) -> None:
+    """Deliver what is there to every sink, and drop it from the outbox."""
+    for sink in sinks:
+        catch_up(outbox, sink)
+    outbox.trim(outbox.last)
+
+
+@pytest.fixture
+def lines() -> list[bytes]:
+    return encode(aggregate_table(EVENTS, QUERIES)).splitlines(keepends=True)
+
+
+def _ids(done: Result) -> list[tuple[str, str, str]]:
+    return [
+        (row["query"], str(row["key"]), str(row["start"]))
+        for row in map(json.loads, done.stdout.splitlines())
+    ]
+
+
+def test_results_that_a_root_has_delivered_are_read_from_its_sinks(
+    tmp_path: Path, lines: list[bytes]
+) -> None:
+    outbox = Outbox(tmp_path / "outbox")
+    sinks = [JsonLines(tmp_path / "sinks" / "lines"), JsonLines(tmp_path / "sinks" / "more" / "lines")]
+    Console(tmp_path / "sinks" / "0-console")
+    outbox.write(1, 1, lines[0] + lines[1])
+    _deliver(outbox, tmp_path, sinks)
+    # One more that a sink has already, and one that no sink has.
+    outbox.write(2, 1, lines[2])
+    catch_up(outbox, sinks[0])
+    outbox.write(3, 1, lines[3])
+    done = say("results", tmp_path, "--format", "json")
+    assert done.exit_code == 0, done.output
+    assert [row["key"] for row in map(json.loads, done.stdout.splitlines())] == [
+        json.loads(line)["key"] for line in lines[:4]
+    ]
+    one = say("results", tmp_path, "--key", "filler", "--format", "json")
+    assert len(one.stdout.splitlines()) == 1
+    # Also below the directory of a run.
+    (tmp_path / "run").mkdir()
+    for name in ("outbox", "sinks"):
+        (tmp_path / "run" / "root").mkdir(exist_ok=True)
+        (tmp_path / name).rename(tmp_path / "run" / "root" / name)
+    assert _ids(say("results", tmp_path / "run", "--format", "json")) == _ids(done)
+
+
+def test_following_a_root_shows_each_result_once(tmp_path: Path, lines: list[bytes]) -> None:
+    outbox, sink = Outbox(tmp_path / "outbox"), JsonLines(tmp_path / "sinks" / "lines")
+    outbox.write(1, 1, lines[0])
+    files = resultfiles.ResultFiles(tmp_path)
+    shown = [row["id"] for row in files.fresh()]
+    _deliver(outbox, tmp_path, [sink])
+    assert list(files.fresh()) == []
+    outbox.write(2, 1, lines[1])
+    _deliver(outbox, tmp_path, [sink])
+    outbox.write(3, 1, lines[2])
+    shown += [row["id"] for row in files.fresh()]
+    # A crash has cut the file, and the lines come again.
+    sink.path.write_bytes(lines[0])
+    assert list(files.fresh()) == []
+    sink.path.write_bytes(lines[0] + lines[1] + lines[2])
+    assert list(files.fresh()) == []
+    assert shown == [json.loads(line)["id"] for line in lines[:3]]
+
+
+def test_what_is_trimmed_between_two_looks_is_read_from_the_sink(
+    tmp_path: Path, lines: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox, sink = Outbox(tmp_path / "outbox"), JsonLines(tmp_path / "sinks" / "lines")
+    outbox.write(1, 1, lines[0])
+    files = resultfiles.ResultFiles(tmp_path)
+    find = rootsinks.find_sinks
+
+    def find_after_a_delivery(root: Path) -> list[rootsinks.RootSink]:
+        _deliver(outbox, tmp_path, [sink])
+        return find(root)
+
+    monkeypatch.setattr(resultfiles, "find_sinks", find_after_a_delivery)
+    outbox.write(2, 1, lines[1])
+    assert [row["id"] for row in files.fresh()] == [json.loads(line)["id"] for line in lines[:2]]
+
+
+def test_a_root_whose_results_are_elsewhere_says_where(tmp_path: Path, lines: list[bytes]) -> None:
+    outbox, sinks = Outbox(tmp_path / "outbox"), [Parquet(tmp_path / "sinks" / "all")]
+    (tmp_path / "sinks" / "postgres-0123456789ab").mkdir()
+    done = say("results", tmp_path)
+    assert done.exit_code == 1
+    assert f"{tmp_path} holds no results yet; they go to its sinks, which are parquet (" in done.stderr
+    outbox.write(1, 1, lines[0])
+    _deliver(outbox, tmp_path, sinks)
+    done = say("results", tmp_path)
+    assert done.exit_code == 1
+    assert "a root drops what all of its sinks have taken" in done.stderr
+    for named in (f"parquet ({tmp_path}/sinks/all)", f"postgres ({tmp_path}/sinks/postgres-0123456789ab)"):
+        assert named in done.stderr
+    outbox.write(2, 1, lines[1])
+    done = say("results", tmp_path, "--format", "json")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 1)
+    assert "holds only results that a sink has not taken yet; the others went to parquet (" in done.stderr
+
+
+def test_a_root_without_results_says_where_they_will_come(tmp_path: Path) -> None:
+    Outbox(tmp_path / "outbox")
+    JsonLines(tmp_path / "sinks" / "lines")
+    done = say("results", tmp_path)
+    assert done.exit_code == 1
+    where = tmp_path / "sinks" / "lines" / "results.jsonl"
+    assert f"{tmp_path} holds no results yet: they come in {where}" in done.stderr
+
+
+@pytest.mark.parametrize("content", ['{"level":"info"}\n', '{"values":{}}\n[1]\n', "x\n", "\n\nnull\n"])
+def test_other_json_lines_are_no_results(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text(content)
+    for given in (tmp_path, path):
+        done = say("results", given)
+        assert done.exit_code == 1
+        number = content.splitlines().index(content.split()[0]) + 1
+        assert f"{path} holds no results of Headwater: line {number} is none; name the" in done.stderr
+        assert "Error(" not in done.stderr
+
+
+def test_a_damaged_line_among_results_is_named(tmp_path: Path, lines: list[bytes]) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(lines[0] + lines[1])
+    files = resultfiles.ResultFiles(tmp_path)
+    assert len(list(files.fresh())) == 2
+    with path.open("ab") as file:
+        file.write(b'{"values":\n')
+    with pytest.raises(resultfiles.NoResultFiles, match=r"results.jsonl: line 3 is no result: .* restore"):
+        list(files.fresh())
+    assert "line 3 is no result" in say("results", tmp_path).stderr
 
 
 def test_a_directory_of_a_run_that_goes_on_has_no_results_yet(tmp_path: Path) -> None:

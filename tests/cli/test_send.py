@@ -32,6 +32,7 @@ from headwater_source.client import SourceClient
 from headwater_source.columns import Coded, Events
 from headwater_source.readers import Reader, columns_of, open_input
 from headwater_source.readers.csvlines import CsvReader
+from headwater_source.spool import Spool
 from tests.patience import PATIENCE
 from tests.tree.processes import Tree, tree
 
@@ -488,13 +489,53 @@ def test_the_command_that_is_shown_for_the_rest_sends_it(running: Tree, tmp_path
     assert summary(status)["totals"]["accepted"] == 30
 
 
-def test_of_several_sources_each_is_to_be_resumed(tmp_path: Path) -> None:
-    rows = [f"{BEGIN + n},1,k,s{n}" for n in range(3)]
+def test_one_command_resumes_several_sources(running: Tree, tmp_path: Path) -> None:
+    rows = [f"{BEGIN + n},1,k,s {n % 3}" for n in range(90)]
     path = written(tmp_path / "x.csv", rows, "ts,value,key,source")
     done = send(NOWHERE, path, "--timeout", "0s", spool=tmp_path / "spools")
     assert done.exit_code == 3, done.stderr
-    assert "--name s0 " in done.stderr
-    assert "sends those of s0; do the same for the other 2 sources" in done.stderr
+    [shown] = re.findall(r"; `headwater (.*)` sends them", done.stderr)
+    words = shlex.split(shown)
+    words[words.index("--to") + 1] = running.address
+    done = CliRunner().invoke(main, [*words, "--json"])
+    assert done.exit_code == 0, done.stderr
+    found = summary(done)
+    assert (found["sources"], found["resumed"], found["sent"], found["counted"], found["left"]) == (
+        3,
+        90,
+        90,
+        90,
+        0,
+    )
+    assert (found["read"], found["accepted"]) == (0, 0)
+    # What is known to be settled does not wait any more.
+    done = CliRunner().invoke(main, words)
+    assert "0 resumed from the spool, 0 sent, 0 settled by the root, 0 waiting" in done.stdout
+    assert send(NOWHERE, path, "--name", "a", "--name", "b", spool=tmp_path / "spools").exit_code == 2
+
+
+def test_what_is_resumed_ends_with_a_heartbeat_behind_its_latest_event(running: Tree, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", [f"{BEGIN + n},1,k" for n in range(90)])
+    assert send(NOWHERE, path, "--name", "s", "--timeout", "0s", spool=tmp_path / "spools").exit_code == 3
+    for resumed in (90, 0):
+        done = send(running, "--resume", "--name", "s", "--end", "--json", spool=tmp_path / "spools")
+        assert done.exit_code == 0, done.stderr
+        found = summary(done)
+        assert (found["resumed"], found["counted"], found["heartbeats"]) == (resumed, resumed + 1, 1)
+        # Also when it is sent once more, it is the same time: an hour behind the last event.
+        with Spool.open(tmp_path / "spools" / "s", limit_bytes=1 << 20) as spool:
+            last = spool.read(spool.head - 1, 1)
+            assert last is not None
+            assert last.ts.tolist() == [BEGIN + 89 + AFTER]
+
+
+def test_what_is_resumed_without_an_event_has_no_end_to_go_by(shared: Tree, tmp_path: Path) -> None:
+    with Spool.open(tmp_path / "empty", limit_bytes=1 << 20):
+        pass
+    done = send(shared, "--resume", "--name", "empty", "--end", "--json", spool=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "the spool holds no event any more that --end could go by" in done.stderr
+    assert summary(done)["heartbeats"] == 0
 
 
 def test_nothing_is_resumed_where_there_is_no_spool(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -193,6 +193,41 @@ def test_times_of_another_unit(
     if "." not in number:
         assert f"begins with {number}" in str(refused.value)
         assert f"--time-unit {unit}" in str(refused.value)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    "unit, number, meant",
+    [
+        ("ms", "1767225659990297", "us"),
+        ("s", "1767225659990", "ms"),
+        # Beyond 64 bits as microseconds.
+        ("s", "1767225659990297", "us"),
+        ("ms", "1767225659990297123", "ns"),
+        ("s", "1767225659990297.5", "us"),
+    ],
+)
+def test_a_unit_that_gives_times_after_2100_is_refused_with_the_one_they_look_like(
+    tmp_path: Path, unit: Any, number: str, meant: str, quick: bool
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"ts,value\n{number},1\n")
+    with patch.dict(sys.modules, {} if quick else {"pyarrow": None}):
+        with pytest.raises(HeadwaterError, match=f"looks? like .*seconds: --time-unit {meant}"):
+            rows(open_input(str(path), time_unit=unit))
+        if "." not in number:
+            assert len(rows(open_input(str(path), time_unit=cast(Any, meant)))) == 1
+
+
+@pytest.mark.parametrize(
+    "unit, number", [("us", 1_767_225_659_990_297_123), ("ms", 1_700_000_000), ("ns", 5)]
+)
+def test_microseconds_and_small_numbers_of_any_unit_are_what_they_are_said_to_be(
+    tmp_path: Path, unit: Any, number: int
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"ts,value\n{number},1\n")
+    assert len(rows(open_input(str(path), time_unit=unit, strict_times=True))) == 1
 
 
 @pytest.mark.parametrize("quick", [True, False])

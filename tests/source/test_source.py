@@ -31,6 +31,7 @@ from headwater.machines.messages import (
     Standing,
     Welcome,
 )
+from headwater.machines.route import Place
 from headwater.prefix import Prefix
 from headwater.sources import SourceId, source_name_problem
 from headwater.topology import InvalidTopology, topology_of
@@ -101,6 +102,22 @@ def test_a_source_says_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.Mon
             assert wait.endswith(": no child can be reached")
 
     asyncio.run(program())
+
+
+def test_of_each_address_the_latest_answer_alone_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address is tried as one to begin at and as that of a child; an earlier answer says nothing more."""
+    monkeypatch.setattr("headwater_source.client.WAIT_SHOWN", -1)
+    with Spool.open(tmp_path, limit_bytes=1 << 20) as spool:
+        spool.append(np.arange(3), np.ones(3))
+        client = SourceClient("pump", None, spool)
+        client._note_answer(Place("child-2", NOWHERE), "Connection refused")
+        client._note_answer(Place("child-1", "127.0.0.1:2"), "no answer within 3 s")
+        client._note_answer(Place("", NOWHERE), "child-2 has answered")
+        assert client.wait is not None
+        shown = client.wait.partition("tried ")[2].partition(")")[0]
+    assert shown == f"{NOWHERE}: child-2 has answered; child-1 at 127.0.0.1:2: no answer within 3 s"
 
 
 def test_a_source_waits_when_the_root_comes_back_with_an_older_copy(
@@ -203,6 +220,12 @@ def test_what_is_no_event_is_told(
 ) -> None:
     with pytest.raises(InvalidEvents, match=said):
         accepted(tmp_path, (arguments, named))
+
+
+def test_a_value_that_is_none_is_no_missing_row(tmp_path: Path) -> None:
+    with pytest.raises(InvalidEvents) as refused:
+        accepted(tmp_path, (([1, 2], ["x", 2.0]), {}))
+    assert [problem.field for problem in refused.value.problems] == ["values[0]"]
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x7f", "x" * 254])

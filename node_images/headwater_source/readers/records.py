@@ -22,7 +22,14 @@ from headwater.errors import PermanentError, Problem
 from headwater.events import name_problem
 from headwater.rows import TS_MAX, TS_MIN
 from headwater.sources import source_name_problem
-from headwater.timeunits import TimeUnit, decimal_to_microseconds, fraction_remedy, to_microseconds
+from headwater.timeunits import (
+    WORDS,
+    TimeUnit,
+    decimal_to_microseconds,
+    fraction_remedy,
+    other_unit,
+    to_microseconds,
+)
 from headwater_source.columns import Coded, Events
 from headwater_source.readers.arrivals import Arrivals
 from headwater_source.readers.times import TIME_UNIT_OPTION, Times
@@ -192,17 +199,21 @@ def moment(given: Any, unit: TimeUnit | None = None, option: str = TIME_UNIT_OPT
         elif unit is None:
             raise Wrong(f"is {given}, with a fraction", fraction_remedy(given, option))
         else:
-            return _bounded(decimal_to_microseconds(given, unit))
+            return _bounded(decimal_to_microseconds(given, unit), math.floor(given), unit, option)
     if not isinstance(given, int) or isinstance(given, bool):
         raise Wrong(f"is {_shown.repr(given)}", _TS_REMEDY)
     if not TS_MIN <= given <= TS_MAX:
         raise Wrong(f"is {_shown.repr(given)}, beyond 64 bits", _TS_REMEDY)
-    return _bounded(to_microseconds(given, unit or "us"))
+    return _bounded(to_microseconds(given, unit or "us"), given, unit or "us", option)
 
 
-def _bounded(ts: int) -> int:
+def _bounded(ts: int, number: int, unit: TimeUnit, option: str) -> int:
     if not TS_MIN <= ts <= TS_MAX:
-        raise Wrong(f"is {ts} microseconds, beyond 64 bits", _TS_REMEDY)
+        other = other_unit(number, unit)
+        looks = (
+            _TS_REMEDY if other is None else f"this looks like {WORDS[other]}: {option.format(unit=other)}"
+        )
+        raise Wrong(f"is {ts} microseconds, beyond 64 bits", looks)
     return ts
 
 

@@ -10,21 +10,21 @@ import numpy as np
 
 from headwater.errors import InvalidEvents
 from headwater.rows import TS_MAX, TS_MIN, Ints
-from headwater.timeunits import FIRST, TimeUnit, unit_problem
+from headwater.timeunits import FIRST, TimeUnit, given_unit_problem, unit_problem
 
 # How commands are told the unit of times.
 TIME_UNIT_OPTION = "--time-unit {unit}"
 
 
 class Times:
-    """Numbers are in `unit`. If it is None they are microseconds, and the first ones must not look like
-    another unit; if `strict` they have to lie between 1990 and 2100. Text says itself what time it is and
-    is not judged."""
+    """Numbers are in `unit`, and the first ones must not lie after 2100 while they look like another one. If
+    it is None they are microseconds, and the first ones must not look like another unit; if `strict` they
+    have to lie between 1990 and 2100. Text says itself what time it is and is not judged."""
 
     def __init__(self, name: str, unit: TimeUnit | None) -> None:
         self._name, self.unit, self.strict = name, unit, False
         # The first numbers, until they were judged.
-        self._first: list[int] | None = None if unit is not None else []
+        self._first: list[int] | None = []
 
     def note(self, given: Any) -> None:
         """One time as the input has it, which is known to be good."""
@@ -45,6 +45,9 @@ class Times:
         if not self._first:
             return
         first, self._first = np.array(self._first, np.int64), None
-        problem = unit_problem("ts", first, TIME_UNIT_OPTION, strict=self.strict)
+        if self.unit is None:
+            problem = unit_problem("ts", first, TIME_UNIT_OPTION, strict=self.strict)
+        else:
+            problem = given_unit_problem("ts", first, self.unit, TIME_UNIT_OPTION)
         if problem is not None:
             raise InvalidEvents(f"the times of {self._name} cannot be taken", [problem])
