@@ -305,15 +305,21 @@ class Sending:
             try:
                 numbers = await found.source.append(piece)
             except MissingKeys as error:
-                raise MissingKeys(error.name, error.key_by, self._keys_remedy) from None
+                raise MissingKeys(error.name, error.key_by, self._key_remedy(error.name)) from None
             self._paced += len(numbers)
             if rate is not None:
                 await asyncio.sleep(max(self._begin + self._paced / rate - monotonic(), 0))
 
-    @property
-    def _keys_remedy(self) -> str:
+    def _key_remedy(self, name: str) -> str:
         fields = () if self._reader is None else self._reader.fields
-        return f"{key_remedy(fields)}, or give --without-keys if one empty key for all is meant"
+        remedy = f"{key_remedy(fields)}, or give --without-keys if one empty key for all is meant"
+        if self._open[name].source.accepted:
+            return remedy
+        # The root admitted it before it could say that it needs keys.
+        retire = shlex.join(
+            ["headwater", "source", "retire", *(["--"] if name.startswith("-") else []), name]
+        )
+        return f"{remedy}. Windows wait for this source until it is idle; to end that now: {retire}"
 
     def _end_input(self, reader: object, bad: BadRecord | None) -> None:
         """The input is over; where it was bad it may be mended, so it is known by what stands before."""

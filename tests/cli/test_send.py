@@ -691,6 +691,7 @@ def test_an_input_without_keys_is_refused_where_queries_compute_by_key(running: 
         assert "keys: are missing: queries of this tree compute by key (keyBy: key)" in each
         assert "the columns are 'ts', 'value', 'device'; say which column has the key with" in each
         assert "--columns key=NAME, or give --without-keys" in each
+        assert "until it is idle; to end that now: headwater source retire s" in each
     # By the remedy all of it is counted.
     done = send(running, *given, "--columns", "key=device", spool=spool)
     assert done.exit_code == 0, done.stderr
