@@ -63,9 +63,11 @@ class Picture:
         says = (
             "Rows are the tree: events go from the sources through each layer of nodes to the root, which "
             "gives the windows. in: events received; out: of these, counted by the root (of sources: sent); "
-            "up: bytes sent to the next row; lag: event time behind the sources. Watermark: windows that end "
-            "before it are complete. Latency: from the last event that a window waits for to its result. "
+            "up: bytes sent to the next row; lag: event time behind the sources. "
         )
+        if self.end is None:
+            says += "Watermark: windows that end before it are complete. "
+        says += "Latency: from the last event that a window waits for to its result. "
         if any(row.headroom is not None for row in self.rows):
             says += "Headroom: unused share of the limit, at the fullest node. "
         found = Text().append(f"{says}Colours: ", style=LEGEND)

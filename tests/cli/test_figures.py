@@ -290,6 +290,7 @@ def test_the_last_picture_has_the_end_in_place_of_a_watermark_beyond_it(
         ended |= set(names)
         assert f"{says}\n" in _text(run.picture())
         assert "watermark" not in _text(run.picture())
+        assert "Watermark" not in str(run.picture().legend())
         # The root has not heard all of them yet.
         root.last = {"watermark": watermark - 1}
         assert "watermark 2023-11-14 22:13:19.999" in _text(run.picture())
