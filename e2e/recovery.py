@@ -235,8 +235,8 @@ class Trial:
     waits: tuple[str, ...]
 
     def __str__(self) -> str:
-        # The end of the sentence: what is waited for.
-        reasons = sorted({wait.rpartition("): ")[2] for wait in self.waits})
+        # The beginning of the sentence: what is waited for.
+        reasons = sorted({wait.partition(" s: ")[2].partition(" (tried ")[0] for wait in self.waits})
         waits = f"; said: {' | '.join(reasons)}" if reasons else ""
         return f"ready after {self.ready:.1f} s, all flow {self.recovery:.1f} s later{waits}"
 

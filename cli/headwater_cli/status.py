@@ -260,7 +260,9 @@ def _format_title(told: pb.StatusReply) -> str:
 
 def _outcome(told: pb.StatusReply, hold: pb.Hold) -> str:
     if not hold.HasField("ends"):
-        return ""
+        return (
+            "waits until it is skipped, or the clock is there" if hold.reason == pb.Hold.REASON_FUTURE else ""
+        )
     left = seconds(max(hold.ends - told.now, 0))
     expected = hold.reason == pb.Hold.REASON_EXPECTED
     return f"starts without them in {left}" if expected else f"declared idle in {left}"

@@ -76,8 +76,8 @@ class SourceClient:
         # How many welcomes of the machine the route knows.
         self._welcomes = 0
         self._tries: set[asyncio.Task[None]] = set()
-        # What was last answered, by the child and address that were tried; the latest last.
-        self._answers: dict[Place, str] = {}
+        # What was last answered, by the child and address that were tried, and when; the latest last.
+        self._answers: dict[Place, tuple[str, int]] = {}
         # How far the root had counted when it was last looked, and since when nothing has changed.
         self._progress, self._progress_at = 0, now()
         self._beat: asyncio.Task[None] | None = None
@@ -163,7 +163,7 @@ class SourceClient:
             # Whatever it is, other places are tried afterwards.
             log.exception("a child cannot be tried", extra={"source": self.name, "address": place.address})
             answer = str(error)
-        is_news = self._answers.get(place) != answer
+        is_news = self._answers.get(place, ("", 0))[0] != answer
         self._note_answer(place, answer)
         if is_news and place not in route.firsts and peer != place.child:
             extra = {"source": self.name, "child": place.child, "address": place.address, "problem": answer}
@@ -172,7 +172,7 @@ class SourceClient:
 
     def _note_answer(self, place: Place, answer: str) -> None:
         self._answers.pop(place, None)
-        self._answers[place] = answer
+        self._answers[place] = answer, now()
         begins = 0 if self._route is None else len(self._route.firsts)
         while len(self._answers) > begins + ANSWERS:
             del self._answers[next(iter(self._answers))]
@@ -186,11 +186,14 @@ class SourceClient:
         if quiet < WAIT_SHOWN:
             return None
         # An address is tried as itself and as that of a child: only its latest answer says how it is now.
+        # Answers from before this wait are left out, except on the present connection.
+        place_now = None if self._route is None else self._route.place
         latest: dict[str, str] = {}
-        for place, answer in reversed(self._answers.items()):
-            latest.setdefault(place.address, f"{_named(place)}: {answer}")
-        tried = "; ".join(latest.values())
-        return f"no progress for {quiet // SECOND} s (tried {tried or 'nobody yet'}): {self._obstacle}"
+        for place, (answer, at) in reversed(self._answers.items()):
+            if at >= self._progress_at or place == place_now:
+                latest.setdefault(place.address, f"{_named(place)}: {answer}")
+        tried = "; ".join(latest.values()) or "nobody yet"
+        return f"no progress for {quiet // SECOND} s: {self._obstacle} (tried {tried})"
 
     def _note_progress(self) -> None:
         """Look whether the root has counted more; while there is nothing to count, nothing is waited for."""

@@ -32,6 +32,10 @@ LIVE = ("sources", "rate", "lag", "busiest")
 SPACING, STALLED_SPACING = 30.0, 5.0
 # Reasons with which lag grows with the clock.
 STALLED = ("NoSources", "ResultsStalled", "WatermarkStalled")
+# In the root's pod.
+SPARK_LOG = "/data/state/spark/spark.log"
+# Too few sources, which may be because there is no tree that they could come to.
+SHORTAGES = ("NoSources", "FewSources")
 # Reasons whose messages are made of counts, which change all the time as well.
 REASONS_WITH_COUNTS = (
     "FewSources",
@@ -200,7 +204,9 @@ class Report:
     def merge_stalled(self) -> float:
         """For how many seconds Spark has merged nothing though records wait for it, if that is too long."""
         root = self.observed.root
-        still = 0.0 if root is None else root.merge_stalled / SECOND
+        # Without a watermark no window is due, whatever else the log holds.
+        has_windows = root is not None and root.HasField("watermark")
+        still = root.merge_stalled / SECOND if root is not None and has_windows else 0.0
         return still if still >= STALL else 0.0
 
     @property
@@ -252,10 +258,14 @@ def status_of(report: Report, before: Mapping[str, Any], now: str) -> Status:
 def _reason(found: Iterable[Mapping[str, Any]]) -> str:
     """In a word, what somebody who looks at the list of topologies should know."""
     known = {each["type"]: each for each in found}
-    if known["Degraded"]["status"] == "True":
+    is_degraded, is_ready = (known[kind]["status"] == "True" for kind in ("Degraded", "Ready"))
+    # Sources cannot come where there is no tree yet: that is the cause.
+    if is_degraded and (is_ready or known["Degraded"]["reason"] not in SHORTAGES):
         return str(known["Degraded"]["reason"])
-    if known["Ready"]["status"] != "True":
+    if not is_ready:
         return str(known["Ready"]["reason"])
+    if known["Progressing"]["reason"] == "Paused":
+        return "Paused"
     return str(known["Progressing" if known["Progressing"]["status"] == "True" else "Degraded"]["reason"])
 
 
@@ -388,13 +398,18 @@ def _is_ready(report: Report) -> Finding:
     if root is None:
         return False, "RootNotReady", _root_why(report)
     if report.waiting:
-        return False, "NodesNotReady", f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready"
-    if not report.applied:
+        paused = f"; the annotation {names.PAUSE} keeps them from being made" if report.paused else ""
+        return False, "NodesNotReady", f"{_count_waiting(report)}{paused}"
+    if not report.applied and not report.paused:
         return False, "NotApplied", "the root has not been told of all queries and nodes yet"
     if report.unassigned:
         return False, "SourcesNotAssigned", report.unassigned
     said = "the root commits, every node that is planned has registered, and every source has a child"
     return True, "Committing", said
+
+
+def _count_waiting(report: Report) -> str:
+    return f"{len(report.waiting)} of {len(report.nodes)} nodes are not ready"
 
 
 def _degraded(report: Report) -> Finding:
@@ -412,6 +427,9 @@ def _degraded(report: Report) -> Finding:
     _, reason, message = worst
     others = [each for each in (_find_merge_stall(report), shortage) if each is not None]
     secondary = [said for _, other, said in others if other != reason]
+    if reason in SHORTAGES and report.waiting:
+        first = report.waiting[0]
+        secondary.append(f"{_count_waiting(report)}: {first.id} {_why(report, first)[1]}")
     secondary += [stall] if stall else []
     suffix = SECONDARY_SEPARATOR + "; ".join(secondary) if secondary else ""
     return True, reason, cut(message, MESSAGE - len(suffix.encode())) + suffix
@@ -460,6 +478,9 @@ def _find_urgent_fault(report: Report) -> Finding | None:
         return merge_stall
     if root is not None and root.degraded:
         return True, "WindowsWait", "; ".join(f"{each.query}: {each.reason}" for each in root.degraded)
+    if root is not None and root.quarantined:
+        named = "; ".join(f"{each.name}: {each.reason}" for each in root.quarantined[:WORST])
+        return True, "SourcesQuarantined", f"{len(root.quarantined)} sources are in quarantine: {named}"
     return None
 
 
@@ -469,12 +490,10 @@ def _find_merge_stall(report: Report) -> Finding | None:
     if root is None or not report.merge_stalled or report.suspended:
         return None
     since = moment(root.now - root.merge_stalled)
-    said = f"no windows come: Spark has merged nothing since {since}, and {root.unmerged} records wait; "
-    return (
-        True,
-        "ResultsStalled",
-        said + (root.merge_obstacle or "its logs are in spark/ beside the root's log"),
-    )
+    obstacle = f"{root.merge_obstacle}; " if root.merge_obstacle else ""
+    said = f"no windows come: Spark has merged nothing since {since}, and {root.unmerged} records wait"
+    log = f"kubectl exec {names.root_pod(report.topology)} -- tail {SPARK_LOG}"
+    return True, "ResultsStalled", f"{said}; {obstacle}Spark's log: {log}"
 
 
 def _find_minor_fault(report: Report) -> Finding | None:

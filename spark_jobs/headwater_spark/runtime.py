@@ -102,6 +102,8 @@ class SparkRoot(RootRuntime):
         # Up to when the end waits for Spark, and when it was last seen to have come further.
         self._until: float | None = None
         self._moved = 0, monotonic()
+        # Whether this process has seen a micro-batch: until then Spark starts.
+        self._has_merged = False
         # The last record that was merged, and since when it is the last although others wait.
         self._progress = 0, monotonic()
         # As the last micro-batch told it: the windows are not here.
@@ -220,7 +222,7 @@ class SparkRoot(RootRuntime):
         # Not by adding: these are all since ever.
         dict.update(self.emitted, batch.emitted)
         self._crowded = batch.degraded
-        self.merged = batch.last
+        self.merged, self._has_merged = batch.last, True
         self._progress = batch.last, monotonic()
 
     def _unmerged(self) -> Unmerged:
@@ -231,7 +233,7 @@ class SparkRoot(RootRuntime):
         """Why nothing is merged, where this process knows."""
         if self.outbox.full:
             return "the outbox is full: a sink does not keep up"
-        return self._driver.waits or ("" if self._driver.up else "Spark is starting")
+        return self._driver.waits or ("" if self._has_merged else "Spark is starting")
 
     @property
     def _merge_stalled(self) -> float:

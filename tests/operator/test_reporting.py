@@ -420,6 +420,11 @@ def test_a_spark_that_merges_nothing_is_told_by_reason_and_lag() -> None:
     assert (status["lag"], status["reason"]) == ("32s", "ResultsStalled")
     message = status["conditions"][-1]["message"]
     assert "merged nothing since 2023-11-14T22:14:28Z, and 867 records wait" in message
+    assert message.endswith("kubectl exec factory-root-0 -- tail /data/state/spark/spark.log")
+    # While Spark starts and no source has come, no window is due.
+    starting = waiting(now=AT + 100 * SECOND, live=0, unmerged=12, merge_stalled=32 * SECOND)
+    assert status_of(starting, {}, NOW).get("lag") is None
+    assert status_of(starting, {}, NOW)["reason"] != "ResultsStalled"
     # Lag grows with the clock, and the message does not change without need.
     assert is_due(status, {**status, "lag": "37s"}, 5.0)
     # Where the root knows why, it says so, and another fault does not hide it.
@@ -581,3 +586,38 @@ def test_the_busiest_nodes_are_told_as_measured_and_as_planned() -> None:
     assert busiest["factory-root"]["rate"] == 49.0
     assert busiest["factory-root"]["plannedRate"] == status_of(report, {}, NOW)["layers"][-1]["rate"]
     assert 0 <= busiest["factory-root"]["headroom"] < busiest["factory-root"]["plannedHeadroom"]
+
+
+def test_a_topology_that_is_paused_is_no_fault_and_says_so() -> None:
+    report = replace(settled(paused=True), applied=False)
+    assert told(report)["Ready"] == ("True", "Committing")
+    assert status_of(report, {}, NOW)["reason"] == "Paused"
+    # A node that the spec asks for is not made.
+    found = layout()
+    answer = root(*(member(node.id, parent=node.parent) for node in found.nodes[:-1]))
+    there = [*(pod(node.id, role=node.role) for node in found.nodes[:-1]), ROOT_POD]
+    missing = replace(report, observed=seen(found, answer=answer, pods=there))
+    ready = {each["type"]: each for each in status_of(missing, {}, NOW)["conditions"]}["Ready"]
+    assert (ready["status"], ready["reason"]) == ("False", "NodesNotReady")
+    assert ready["message"].endswith("the annotation headwater.dev/pause keeps them from being made")
+
+
+def test_sources_in_quarantine_are_named() -> None:
+    found = layout()
+    answer = root(*(member(node.id, parent=node.parent) for node in found.nodes))
+    answer.quarantined.add(name="keys-1", reason="it has brought 60 distinct keys")
+    report = replace(settled(), observed=seen(found, answer=answer))
+    status = status_of(report, {}, NOW)
+    assert status["reason"] == "SourcesQuarantined"
+    assert status["conditions"][-1]["message"].endswith("keys-1: it has brought 60 distinct keys")
+
+
+def test_where_no_child_is_there_the_missing_sources_are_not_the_cause() -> None:
+    found = layout()
+    answer = root(*(member(node.id) for node in found.nodes[1:]), short_for=60 * SECOND, live=0)
+    there = [*(pod(node.id, role=node.role) for node in found.nodes[1:]), ROOT_POD]
+    report = replace(settled(), observed=seen(found, answer=answer, pods=there))
+    status = status_of(report, {}, NOW)
+    assert told(report)["Degraded"] == ("True", "NoSources")
+    assert status["reason"] == "NodesNotReady"
+    assert "; also: 1 of 5 nodes are not ready: factory-l1-0" in status["conditions"][-1]["message"]

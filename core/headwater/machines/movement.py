@@ -95,8 +95,9 @@ class Movement:
 
     def slowest(self, count: int, unmoved_since: int) -> tuple[list[int], int]:
         """Codes of the sources that hold the watermark furthest back, worst first, and how many there are:
-        those that have not moved since a time, or whose events are old."""
-        holds = (self._moved[self.codes] <= unmoved_since) | (self._late[self.codes] > 0)
+        those that have not moved since a time, or whose events have been old since then."""
+        late = self._late[self.codes]
+        holds = (self._moved[self.codes] <= unmoved_since) | ((late > 0) & (late <= unmoved_since))
         codes, lows = self.codes[holds], self.lows[holds]
         found = len(codes)
         if found > count:
