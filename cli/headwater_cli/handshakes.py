@@ -28,6 +28,9 @@ def remedy(said: str, *, tls: bool, option: str, naming: str) -> str | None:
         )
     if any(words in said for words in _HUNG_UP):
         if tls:
-            return "it hangs up; see that --tls-certificate is of the CA that it knows, and has not expired"
+            return (
+                "it hangs up; see that --tls-certificate is of the CA that it knows, and has not expired, "
+                "and that a port-forward to it leads to a pod that still runs"
+            )
         return f"it hangs up; give {_CERTIFICATES} if it asks for certificates"
     return None

@@ -64,6 +64,7 @@ def definitions() -> dict[str, Schema]:
         [
             _column("Topology", ".spec.topologyRef", "The topology that computes it."),
             _column("Accepted", '.status.conditions[?(@.type=="Accepted")].status', "Whether it is."),
+            _column("Reason", '.status.conditions[?(@.type=="Accepted")].reason', "Why it is, or is not."),
             _column("Computed", ".status.computed", "Where."),
             _column("Group", ".status.group", "Queries with the same share one pass over the events."),
             _column("Lag", ".status.lag", "How far its results are behind the events."),
