@@ -8,6 +8,7 @@ a state may be built in any number of pieces and in any tree of merges.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ def lengths(starts: Ints, size: int) -> Ints:
     return sizes
 
 
-class Operator:
+class Operator(ABC):
     """Lift and combine, on columns. A subclass may do better than the general `runs` and `fold`."""
 
     name: str
@@ -48,13 +49,13 @@ class Operator:
         """The states by the names that functions are lowered from."""
         return {self.name: columns}
 
+    @abstractmethod
     def lift(self, rows: Rows) -> Columns:
         """One state a row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def combine(self, left: Columns, right: Columns) -> Columns:
         """Row by row; `left` comes before `right` where the order matters."""
-        raise NotImplementedError
 
     def whole(self, rows: Rows) -> State:
         """One state for all rows."""
@@ -175,9 +176,9 @@ class Ufunc(Operator):
             return (self.ufunc.reduceat(column, bounds[:-1])[::2],)
         return (self.ufunc.reduceat(np.append(column, self.identity[0]), bounds)[::2],)
 
+    @abstractmethod
     def dense(self, rows: Rows, codes: Array, size: int) -> Columns:
         """One state for each code below `size`."""
-        raise NotImplementedError
 
     def merge_row(self, columns: Columns, row: int, state: State) -> None:
         columns[0][row] = self.ufunc(columns[0][row], state[0])
@@ -187,9 +188,9 @@ class Ufunc(Operator):
         column = columns[0][:size]
         self.ufunc(column, self.dense(rows, codes, size)[0], out=column)
 
+    @abstractmethod
     def scatter(self, columns: Columns, rows: Rows, codes: Array) -> None:
         """The same without an output for each code: the way for many codes."""
-        raise NotImplementedError
 
 
 class Count(Ufunc):
@@ -401,8 +402,9 @@ class _Ordered(Operator):
         known = (columns[1] == 0) | np.isin(columns[1], sources)
         return None if known.all() else "names a source that is not in the partial"
 
+    @abstractmethod
     def _ends(self, rows: Rows, starts: Ints) -> Ints:
-        raise NotImplementedError
+        """The row of each run that counts."""
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         if not rows.in_order:
@@ -447,6 +449,9 @@ class Values(Operator):
         return [*(left or ()), *(right or ())]
 
     _joined = np.frompyfunc(_join, 2, 1)
+
+    def lift(self, rows: Rows) -> Columns:
+        return self.runs(rows, np.arange(len(rows)))
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         column = np.empty(len(starts), object)
@@ -595,6 +600,9 @@ class Custom(Operator):
         """A state without the part that it begins with."""
         assert self._invert is not None
         return total if part is NOTHING else self._invert(total, part)
+
+    def lift(self, rows: Rows) -> Columns:
+        return self.runs(rows, np.arange(len(rows)))
 
     def runs(self, rows: Rows, starts: Ints) -> Columns:
         column = np.empty(len(starts), object)
